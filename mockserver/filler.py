@@ -1,0 +1,63 @@
+"""Filler text of an exact token count: what stands where nobody reads the words.
+
+Every word is one cl100k_base token with its leading space, so ``n`` words are ``n`` tokens wherever the text is put,
+and the ids are known without tokenising.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+
+from mockserver.tokens import TOKEN_BYTES, TokenText, encoding, pack
+
+_POOL_WORDS = 1 << 16
+_NUM_UNIQUE_WORDS = 3  # 3 words of about 5,000: one chance in 10^11 that two fillers start alike
+
+
+@functools.cache
+def _words() -> list[tuple[int, str]]:
+    """Lower-case English-looking words of 3 to 9 letters that are one token with their leading space."""
+    tokeniser = encoding()
+    words = []
+    for token_id in range(256, 40_000):
+        piece = tokeniser.decode_single_token_bytes(token_id)
+        if 4 <= len(piece) <= 10 and piece[:1] == b" " and piece[1:].isalpha() and piece[1:].islower():
+            words.append((token_id, piece.decode("ascii")))
+    return words
+
+
+@functools.cache
+def _pool() -> tuple[bytes, str, list[int]]:
+    """A fixed run of words: their ids, their text, and where each word starts in the text."""
+    draw = random.Random("replayrig/filler").choice
+    words = _words()
+    chosen = [draw(words) for _ in range(_POOL_WORDS)]
+    starts = [0]
+    for _, word in chosen:
+        starts.append(starts[-1] + len(word))
+    return pack([token_id for token_id, _ in chosen]), "".join(word for _, word in chosen), starts
+
+
+def filler(seed: str, num_tokens: int) -> TokenText:
+    """Text of exactly ``num_tokens`` tokens, the same for the same ``seed`` in every process.
+
+    It starts with a few words drawn from ``seed`` (so that two fillers share no prefix) and goes on with a slice of a
+    fixed run of words, because slicing costs nothing and drawing 7 million words does.
+    """
+    if num_tokens < 0:
+        raise ValueError(f"num_tokens must be at least 0, got {num_tokens}")
+    rng = random.Random(seed)
+    words = _words()
+    head = [rng.choice(words) for _ in range(min(num_tokens, _NUM_UNIQUE_WORDS))]
+    ids = [pack([token_id for token_id, _ in head])]
+    text = [word for _, word in head]
+    pool_ids, pool_text, starts = _pool()
+    missing = num_tokens - len(head)
+    while missing > 0:
+        first = rng.randrange(_POOL_WORDS)
+        last = min(first + missing, _POOL_WORDS)
+        ids.append(pool_ids[first * TOKEN_BYTES : last * TOKEN_BYTES])
+        text.append(pool_text[starts[first] : starts[last]])
+        missing -= last - first
+    return TokenText("".join(text), b"".join(ids))
