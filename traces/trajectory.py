@@ -1,8 +1,8 @@
 """What an agent did: its prompts, its model calls, its tools. Pure data.
 
-A trajectory is one task. Its turns follow each other; a turn is one model call and the tool work that came after it.
-A turn that spawned subagents carries them in ``spawns``: they run in parallel, and the next turn starts when all have
-ended (the join).
+A trajectory is one task. Its turns follow each other; a turn is one model call and the tool work that came
+after it. A turn that spawned subagents carries them in ``spawns``: they run in parallel, and the next turn starts
+when all have ended (the join).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ToolSchema:
     domain: str
     """The server the tool belongs to (an MCP server's name); ``local`` for tools of the agent itself."""
     text: str
-    """Compact JSON of the tool in OpenAI's form, ``{"type":"function","function":{...}}``: what the prompt holds."""
+    """What the prompt holds: compact JSON in OpenAI's form, ``{"type":"function","function":{...}}``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,10 @@ class Turn:
     """What the model said, without its tool calls."""
     tool_calls: tuple[ToolCall, ...] = ()
     num_output_tokens: int | None = None
-    """Output tokens of the call, the end-of-turn token included; None: count what ``content`` and ``tool_calls`` give."""
+    """Output tokens of the call, the end-of-turn token included.
+
+    None: as many as ``content`` and ``tool_calls`` give.
+    """
     user_message: str | None = None
     """What the user said before this call, in a conversation of several user turns."""
     prompt: RecordedPrompt | None = None

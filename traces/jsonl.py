@@ -1,0 +1,239 @@
+"""Trajectories and run records on disk: one JSON object a line, streamed in and out.
+
+A trajectory line says what it is (``"replayrig": "trajectory/1"``), so files can be cut, joined and told from
+others by their first line. A run is a directory (see ``RunWriter``) whose version stands in ``run.json``.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, TypeVar
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from traces.record import SCHEMA_VERSION, CallRecord, RunHeader, ServerSample, TaskRecord, ToolRecord
+from traces.trajectory import Trajectory
+
+T = TypeVar("T")
+
+TRAJECTORY_VERSION = 1
+TRAJECTORY_LINE_START = f'{{"replayrig":"trajectory/{TRAJECTORY_VERSION}",'.encode()
+_RECORD_FILES: dict[str, type] = {
+    "calls": CallRecord,
+    "tools": ToolRecord,
+    "tasks": TaskRecord,
+    "server": ServerSample,
+}
+
+
+class TraceError(Exception):
+    """A trace file or a run directory is not what it claims to be; the text says where."""
+
+
+def trajectory_line(trajectory: Trajectory) -> bytes:
+    """The trajectory as one line of JSON, without the line's end: the same bytes for equal trajectories."""
+    return TRAJECTORY_LINE_START + orjson.dumps(trajectory)[1:]
+
+
+def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
+    """Write ``trajectories`` to ``path``, gzipped where it ends in ``.gz``; returns how many there were."""
+    if path.suffix != ".gz":
+        with path.open("wb") as file:
+            return _write_lines(file, trajectories)
+    # mtime=0: the same trajectories give the same bytes.
+    with path.open("wb") as raw, gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
+        return _write_lines(packed, trajectories)
+
+
+def read_trajectories(path: Path) -> Iterator[Trajectory]:
+    """The trajectories of a file that ``write_trajectories`` wrote, one at a time."""
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
+            for line_number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield parse_trajectory_line(line, where=f"{path}:{line_number}")
+    except (OSError, EOFError, zlib.error) as error:
+        raise TraceError(f"{path}: {_reason(error)}") from None
+
+
+def parse_trajectory_line(line: bytes, *, where: str) -> Trajectory:
+    """One line of a trajectory file; ``where`` is named if it is not one."""
+    if not line.startswith(TRAJECTORY_LINE_START):
+        _refuse_other_versions(line, where)
+    trajectory: Trajectory = _parse(_adapter(Trajectory), line, where)
+    return trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run directory, read back."""
+
+    header: RunHeader
+    calls: list[CallRecord]
+    tools: list[ToolRecord]
+    tasks: list[TaskRecord]
+    samples: list[ServerSample]
+    summary: dict[str, Any]
+    """Empty where the run did not end."""
+
+
+class RunWriter:
+    """Writes a run directory while the run goes on: whatever was recorded survives a kill -9.
+
+    It holds ``run.json`` (the header), ``calls.jsonl``, ``tools.jsonl``, ``tasks.jsonl``, ``server.jsonl`` and,
+    when the run has ended, ``summary.json``. A directory that holds an older run is started afresh.
+    """
+
+    def __init__(self, directory: Path, header: RunHeader) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "summary.json").unlink(missing_ok=True)
+        self._directory = directory
+        self._hashes = {name: hashlib.sha256() for name in _RECORD_FILES}
+        # Unbuffered: each record is one write() that the kernel keeps even when this process is killed.
+        self._files: dict[str, IO[bytes]] = {
+            name: (directory / f"{name}.jsonl").open("wb", buffering=0) for name in _RECORD_FILES
+        }
+        _write_json(directory / "run.json", header)
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def call(self, record: CallRecord) -> None:
+        """A model call has ended."""
+        self._append("calls", record)
+
+    def tool(self, record: ToolRecord) -> None:
+        """A tool has ended."""
+        self._append("tools", record)
+
+    def task(self, record: TaskRecord) -> None:
+        """A task has ended."""
+        self._append("tasks", record)
+
+    def sample(self, record: ServerSample) -> None:
+        """The server was looked at."""
+        self._append("server", record)
+
+    def digest(self) -> str:
+        """sha256 over every record written so far, in the order it was written."""
+        return hashlib.sha256(b"".join(one.digest() for one in self._hashes.values())).hexdigest()
+
+    def finish(self, header: RunHeader, summary: dict[str, Any]) -> None:
+        """The run has ended: its final header and its summary replace what stood there at the start."""
+        _write_json(self._directory / "summary.json", summary)
+        _write_json(self._directory / "run.json", header)
+        self.close()
+
+    def close(self) -> None:
+        """Close the files; what was recorded stays."""
+        for file in self._files.values():
+            file.close()
+
+    def _append(self, name: str, record: object) -> None:
+        line = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+        self._hashes[name].update(line)
+        self._files[name].write(line)
+
+
+def read_run(directory: Path) -> Run:
+    """A run directory as it stands: of a run that was killed, everything up to its last whole record."""
+    header_path = directory / "run.json"
+    header_json = _read_json(header_path)
+    version = header_json.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise TraceError(f"{header_path}: schema_version must be {SCHEMA_VERSION}, got {version!r}")
+    header: RunHeader = _parse(_adapter(RunHeader), orjson.dumps(header_json), str(header_path))
+    summary_path = directory / "summary.json"
+    return Run(
+        header=header,
+        calls=_read_records(directory / "calls.jsonl", CallRecord, complete=header.complete),
+        tools=_read_records(directory / "tools.jsonl", ToolRecord, complete=header.complete),
+        tasks=_read_records(directory / "tasks.jsonl", TaskRecord, complete=header.complete),
+        samples=_read_records(directory / "server.jsonl", ServerSample, complete=header.complete),
+        summary=_read_json(summary_path) if summary_path.exists() else {},
+    )
+
+
+def _read_records(path: Path, kind: Callable[..., T], *, complete: bool) -> list[T]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise TraceError(f"{path}: {_reason(error)}") from None
+    cut_off = lines.pop()  # empty unless the writer was killed inside its last record
+    if cut_off and complete:
+        raise TraceError(
+            f"{path}:{len(lines) + 1}: the file ends inside a record, but run.json says it is complete"
+        )
+    adapter = _adapter(kind)
+    return [_parse(adapter, line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line]
+
+
+def _write_json(path: Path, value: object) -> None:
+    """Written beside and moved into place: a reader finds the old file or the new one, never half of one."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    beside.replace(path)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise TraceError(f"{path}: {_reason(error)}") from None
+    except orjson.JSONDecodeError as error:
+        raise TraceError(f"{path}: not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise TraceError(f"{path}: must hold a JSON object")
+    return value
+
+
+def _write_lines(file: IO[bytes] | gzip.GzipFile, trajectories: Iterable[Trajectory]) -> int:
+    num_written = 0
+    for trajectory in trajectories:
+        file.write(trajectory_line(trajectory) + b"\n")
+        num_written += 1
+    return num_written
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _parse(adapter: TypeAdapter[Any], line: bytes, where: str) -> Any:
+    try:
+        return adapter.validate_json(line, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise TraceError(f"{where}: {field + ': ' if field else ''}{first['msg']}") from None
+
+
+def _refuse_other_versions(line: bytes, where: str) -> None:
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise TraceError(f"{where}: not JSON: {error}") from None
+    expected = f"trajectory/{TRAJECTORY_VERSION}"
+    found = value.get("replayrig") if isinstance(value, dict) else None
+    if found != expected:
+        raise TraceError(f'{where}: must be an object with "replayrig": "{expected}", got {found!r}')
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, without the path that the caller names already."""
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,66 @@
+"""What a run replays: the embedded workload by its name, or any file of trajectories."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from traces.jsonl import TraceError, trajectory_line
+from traces.trajectory import Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Trajectories to replay, and what tells them from others."""
+
+    name: str
+    trajectories: tuple[Trajectory, ...]
+    digest: str
+    """sha256 over the trajectories as their lines on disk; equal workloads have equal digests."""
+
+
+def load_workload(name_or_path: str, *, seed: int = 0, num_tasks: int | None = None) -> Workload:
+    """The embedded workload ``name_or_path``, or else the file of that path, whichever format it has.
+
+    ``num_tasks`` keeps the first so many tasks. ``seed`` matters to generated workloads only. Raises
+    TraceError where there is no such thing or where a record of it is damaged.
+    """
+    if num_tasks is not None and num_tasks < 1:
+        raise TraceError(f"num_tasks must be at least 1, got {num_tasks}")
+    generate = _embedded().get(name_or_path)
+    if generate is not None:
+        trajectories = generate(seed, num_tasks)
+        name = name_or_path
+    else:
+        trajectories = tuple(itertools.islice(_read_file(name_or_path), num_tasks))
+        name = Path(name_or_path).name
+    if not trajectories:
+        raise TraceError(f"{name_or_path}: no trajectories in it")
+    return Workload(name=name, trajectories=trajectories, digest=digest_of(trajectories))
+
+
+def digest_of(trajectories: Iterable[Trajectory]) -> str:
+    """sha256 over the trajectories' lines."""
+    digest = hashlib.sha256()
+    for trajectory in trajectories:
+        digest.update(trajectory_line(trajectory))
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def _embedded() -> dict[str, Callable[[int, int | None], tuple[Trajectory, ...]]]:
+    from traces import synth  # noqa: PLC0415  (loads the tokeniser's words; reading a file needs none of it)
+
+    return {synth.NAME: lambda seed, num_tasks: tuple(synth.generate(seed=seed, num_tasks=num_tasks))}
+
+
+def _read_file(path: str) -> Iterator[Trajectory]:
+    from traces.importers import read_any  # noqa: PLC0415  (each format's importer is loaded when it is needed)
+
+    if not Path(path).exists():
+        known = ", ".join(_embedded())
+        raise TraceError(f"{path}: no such file, and no embedded workload of that name (known: {known})")
+    return read_any(Path(path))
