@@ -1,0 +1,310 @@
+"""Who runs next, with how many tokens, and who must step back: one step's batch, and what its tokens change.
+
+There are no prefill and decode phases (vLLM V1, ``v1/core/sched/scheduler.py``): every request has computed some of
+its tokens, and a step hands out a budget of tokens so that ``num_computed_tokens`` catches up with ``num_tokens``.
+
+    |<---- num_computed_tokens ---->|<-- scheduled -->|
+    |<------------ num_tokens (+ num_placeholders) -------->|
+
+A request samples a token in the step in which computed reaches the end.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from mockserver.engine.blocks import BlockPool
+from mockserver.engine.config import EngineConfig
+from mockserver.engine.cost import BatchShape
+from mockserver.engine.request import Request, Status
+
+
+@dataclass(eq=False, slots=True)
+class Batch:
+    """What one step computes."""
+
+    num_tokens_by_request: dict[Request, int] = field(default_factory=dict)
+    """Scheduled tokens, in the scheduler's own order."""
+    sampling: list[Request] = field(default_factory=list)
+    """Requests that get a token when the step ends."""
+    admitted: list[Request] = field(default_factory=list)
+    resumed: list[Request] = field(default_factory=list)
+    preempted: list[Request] = field(default_factory=list)
+    shape: BatchShape = field(default_factory=BatchShape)
+
+
+class Scheduler:
+    """vLLM's scheduler, synchronous or asynchronous, over a pool of its own."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        self.pool = BlockPool(num_blocks=config.num_blocks, enable_prefix_caching=config.enable_prefix_caching)
+        self.running: list[Request] = []
+        """In order of (re)admission."""
+        self.waiting: WaitingQueue = WaitingQueue(config.scheduling_policy)
+        self.num_preemptions = 0
+        self.num_prompt_tokens_computed = 0
+        self.num_prompt_tokens_cached = 0
+        """Prompt tokens of first admissions, split by whether the cache had them."""
+
+    def add(self, request: Request) -> None:
+        """Queue a request; ValueError, in vLLM's words, if it could never run."""
+        self.waiting.add(request)
+
+    def abort(self, request: Request) -> None:
+        """Take a request out, whatever it is doing. Its cached blocks stay behind as the next to be reused."""
+        if request.status is not Status.FINISHED:
+            self._finish(request)
+            request.finish_reason = "abort"
+
+    def schedule(self) -> Batch:
+        """Decide the next batch and count its tokens as computed."""
+        batch = Batch()
+        budget = self._schedule_running(batch)
+        if budget and self.waiting and not batch.preempted:
+            self._schedule_waiting(batch, budget)
+        self._advance(batch)
+        return batch
+
+    def update(self, batch: Batch) -> list[Request]:
+        """Add the tokens that a batch sampled; returns the requests that ended with it, in batch order."""
+        is_async = self.config.async_scheduling
+        block_size = self.config.block_size
+        finished: list[Request] = []
+        for request in batch.sampling:
+            if request.status is Status.FINISHED:
+                continue  # aborted, or it stopped by surprise one batch earlier: the token is discarded
+            request.num_tokens += 1
+            if is_async:
+                request.num_placeholders -= 1
+                if request.status is Status.RUNNING:
+                    # Only now is the token known that completed the block.
+                    num_full = (request.num_computed_tokens - request.num_placeholders) // block_size
+                    if num_full > request.table.num_cached:
+                        self.pool.cache(request.table, num_full)
+            if request.num_tokens == request.final_num_tokens:
+                self._finish(request)
+                finished.append(request)
+        return finished
+
+    def _schedule_running(self, batch: Batch) -> int:
+        """Hand out the budget to running requests, in list order; returns what is left of it."""
+        config = self.config
+        running = self.running
+        block_size = config.block_size
+        num_tokens_by_request = batch.num_tokens_by_request
+        budget = config.max_num_batched_tokens
+        long_cap = self._long_prefill_cap()
+        last_position = config.max_model_len - 1
+        index = 0
+        while index < len(running) and budget:
+            request = running[index]
+            num_placeholders = request.num_placeholders
+            computed = request.num_computed_tokens
+            if (
+                num_placeholders
+                and computed + 2 - num_placeholders >= request.limit_num_tokens
+            ):
+                index += 1  # what is in flight brings it to max_tokens
+                continue
+            num_new = request.num_tokens + num_placeholders - computed
+            if num_new > 1:
+                num_new = min(num_new, long_cap, budget)
+            num_new = min(num_new, last_position - computed)
+            if num_new <= 0:
+                index += 1
+                continue
+            table = request.table
+            end = computed + num_new
+            if end > table.num_blocks * block_size:
+                num_more = -(-end // block_size) - table.num_blocks
+                if num_more > self.pool.num_free:
+                    outcome = self._make_room(batch, request, num_more)
+                    budget += outcome.refund
+                    index -= outcome.num_earlier
+                    if not outcome.has_room:
+                        break
+                self.pool.take(table, num_more)
+            num_full = min(end, request.num_tokens) // block_size
+            if num_full > table.num_cached:
+                self.pool.cache(table, num_full)
+            num_tokens_by_request[request] = num_new
+            budget -= num_new
+            index += 1
+        return budget
+
+    def _make_room(self, batch: Batch, request: Request, num_blocks: int) -> _Room:
+        """Preempt until ``num_blocks`` are free, or until the request itself had to go."""
+        refund = 0
+        num_earlier = 0
+        while num_blocks > self.pool.num_free:
+            if self.config.scheduling_policy == "priority":
+                victim = max(self.running, key=_least_urgent)
+                self.running.remove(victim)
+                if victim in batch.num_tokens_by_request:
+                    refund += batch.num_tokens_by_request.pop(victim)
+                    num_earlier += 1
+            else:
+                victim = self.running.pop()
+            self._preempt(victim)
+            batch.preempted.append(victim)
+            if victim is request:
+                return _Room(False, refund, num_earlier)
+        return _Room(True, refund, num_earlier)
+
+    def _preempt(self, request: Request) -> None:
+        self.pool.free(request.table)
+        request.status = Status.PREEMPTED
+        request.num_computed_tokens = 0
+        request.num_preemptions += 1
+        self.num_preemptions += 1
+        self.waiting.add_first(request)
+
+    def _schedule_waiting(self, batch: Batch, budget: int) -> None:
+        """Admit from the head of the queue while budget, sequences and blocks last; the head blocks all others."""
+        config = self.config
+        block_size = config.block_size
+        pool = self.pool
+        while self.waiting and budget and len(self.running) < config.max_num_seqs:
+            request = self.waiting.first()
+            table = request.table
+            num_hits = self._num_hit_blocks(request)
+            num_cached = num_hits * block_size
+            num_new = min(request.num_tokens - num_cached, self._long_prefill_cap())
+            if num_new > budget:
+                if not config.enable_chunked_prefill:
+                    break
+                num_new = budget
+            num_more = -(-(num_cached + num_new) // block_size) - num_hits
+            num_whole = -(-min(request.num_tokens, config.max_model_len) // block_size) - num_hits
+            # Hit blocks that nobody holds count too: touching them takes them out of the free queue. The whole
+            # prompt must fit, although only the first chunk's blocks are taken (scheduler_reserve_full_isl).
+            if max(num_more, num_whole) + pool.num_free_among_hits(table.path, num_hits) > pool.num_free:
+                break
+            self.waiting.pop_first()
+            self.running.append(request)
+            if num_hits:
+                pool.touch(table, num_hits)
+            pool.take(table, num_more)
+            num_full = min(num_cached + num_new, request.num_tokens) // block_size
+            if num_full > table.num_cached:
+                pool.cache(table, num_full)
+            if request.status is Status.PREEMPTED:
+                batch.resumed.append(request)
+            else:
+                request.num_cached_tokens = num_cached
+                batch.admitted.append(request)
+                self.num_prompt_tokens_cached += num_cached
+                self.num_prompt_tokens_computed += request.num_prompt_tokens - num_cached
+            request.status = Status.RUNNING
+            request.num_computed_tokens = num_cached
+            batch.num_tokens_by_request[request] = num_new
+            budget -= num_new
+
+    def _num_hit_blocks(self, request: Request) -> int:
+        """Cached blocks it may use: never its last token, which the model must run on to produce logits."""
+        if not self.config.enable_prefix_caching or request.skip_reading_prefix_cache:
+            return 0
+        return self.pool.num_hit_blocks(request.path, (request.num_tokens - 1) // self.config.block_size)
+
+    def _long_prefill_cap(self) -> int:
+        threshold = self.config.long_prefill_token_threshold
+        if threshold and len(self.running) + len(self.waiting) > 1:
+            return threshold
+        return self.config.max_num_batched_tokens
+
+    def _advance(self, batch: Batch) -> None:
+        """Count the batch as computed at once, before it runs, and note who will sample."""
+        is_async = self.config.async_scheduling
+        shape = batch.shape
+        sampling = batch.sampling
+        for request, num_new in batch.num_tokens_by_request.items():
+            computed = request.num_computed_tokens
+            if num_new == 1 and computed >= request.num_prompt_tokens:
+                shape.num_decode_seqs += 1
+                shape.num_decode_context_tokens += computed
+            else:
+                shape.num_prefill_tokens += num_new
+                shape.num_prefill_seqs += 1
+                shape.prefill_attention += num_new * (computed + num_new / 2)
+            computed += num_new
+            request.num_computed_tokens = computed
+            if computed >= request.num_tokens + request.num_placeholders:
+                sampling.append(request)
+                if is_async:
+                    request.num_placeholders += 1
+
+    def _finish(self, request: Request) -> None:
+        if request.status is Status.RUNNING:
+            self.running.remove(request)
+        else:
+            self.waiting.remove(request)
+        self.pool.free(request.table)
+        request.status = Status.FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What making room came to."""
+
+    has_room: bool
+    refund: int
+    """Tokens given back by preempted requests that this step had served already."""
+    num_earlier: int
+    """Preempted requests that stood before the one that needed room."""
+
+
+def _least_urgent(request: Request) -> tuple[int, float, int]:
+    return (request.priority, request.arrived_at, request.sequence)
+
+
+class WaitingQueue:
+    """Requests that wait for admission: arrivals behind each other (fcfs), or the most urgent first (priority)."""
+
+    __slots__ = ("_by_priority", "_heap", "_queue")
+
+    def __init__(self, policy: str) -> None:
+        self._by_priority = policy == "priority"
+        self._heap: list[tuple[tuple[int, float, int], Request]] = []
+        self._queue: OrderedDict[Request, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def __iter__(self) -> object:
+        return iter(self._queue)
+
+    def add(self, request: Request) -> None:
+        """Queue a newcomer."""
+        self._queue[request] = None
+        if self._by_priority:
+            heapq.heappush(self._heap, (_least_urgent(request), request))
+
+    def add_first(self, request: Request) -> None:
+        """Queue a preempted request: before all others, or by its priority."""
+        self.add(request)
+        if not self._by_priority:
+            self._queue.move_to_end(request, last=False)
+
+    def first(self) -> Request:
+        """The next to be admitted."""
+        if not self._by_priority:
+            return next(iter(self._queue))
+        while self._heap[0][1] not in self._queue:
+            heapq.heappop(self._heap)
+        return self._heap[0][1]
+
+    def pop_first(self) -> None:
+        """Take out the next to be admitted."""
+        if self._by_priority:
+            self.first()
+            _, request = heapq.heappop(self._heap)
+            del self._queue[request]
+        else:
+            self._queue.popitem(last=False)
+
+    def remove(self, request: Request) -> None:
+        """Take out any request."""
+        del self._queue[request]
