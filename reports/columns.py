@@ -1,0 +1,187 @@
+"""A run's records as columns, so that every number is one line of arithmetic over all calls at once.
+
+NaN stands where a call lacks a value; nothing is guessed and nothing is zero-filled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from traces.record import CallRecord, ServerSample, TaskRecord, ToolRecord
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallColumns:
+    """Every model call of a run, in the order of the records."""
+
+    call_id: tuple[str, ...]
+    task_id: tuple[str, ...]
+    agent_id: tuple[str, ...]
+    index: Floats
+    succeeded: Bools
+    due_at: Floats
+    sent_at: Floats
+    scheduled_at: Floats
+    first_token_at: Floats
+    last_token_at: Floats
+    num_prompt_tokens: Floats
+    num_cached_tokens: Floats
+    num_output_tokens: Floats
+    expected_output_tokens: Floats
+    num_preemptions: Floats
+    lag_s: Floats
+    chunk_gap_s: Floats
+    """Gaps between consecutive token chunks, pooled over the calls that succeeded."""
+
+    def __len__(self) -> int:
+        return len(self.call_id)
+
+    @property
+    def arrived_with_tokens(self) -> Bools:
+        """Calls whose times may be used: they succeeded and brought at least one token."""
+        return self.succeeded & ~np.isnan(self.first_token_at) & ~np.isnan(self.last_token_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskColumns:
+    """Every task of a run, in the order of the records."""
+
+    task_id: tuple[str, ...]
+    started_at: Floats
+    ended_at: Floats
+    num_calls: Floats
+    num_tool_calls: Floats
+    num_subagents: Floats
+    succeeded: Bools
+
+    def __len__(self) -> int:
+        return len(self.task_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolColumns:
+    """Every tool execution of a run, in the order of the records."""
+
+    task_id: tuple[str, ...]
+    agent_id: tuple[str, ...]
+    call_id: tuple[str, ...]
+    name: tuple[str, ...]
+    domain: tuple[str, ...]
+    started_at: Floats
+    ended_at: Floats
+
+    def __len__(self) -> int:
+        return len(self.call_id)
+
+
+_ORDINARY_CALL_FIELDS = (
+    "index",
+    "due_at",
+    "sent_at",
+    "scheduled_at",
+    "first_token_at",
+    "last_token_at",
+    "num_prompt_tokens",
+    "num_cached_tokens",
+    "num_output_tokens",
+    "expected_output_tokens",
+    "num_preemptions",
+    "lag_s",
+)
+
+
+def call_columns(calls: Iterable[CallRecord]) -> CallColumns:
+    """The calls as columns; one pass, so that a generator over a huge file will do."""
+    names: list[tuple[str, str, str]] = []
+    succeeded: list[bool] = []
+    gaps: list[Floats] = []
+    values: list[tuple[float, ...]] = []
+    interned: dict[str, str] = {}
+    for call in calls:
+        task_id = interned.setdefault(call.task_id, call.task_id)
+        agent_id = interned.setdefault(call.agent_id, call.agent_id)
+        names.append((call.call_id, task_id, agent_id))
+        succeeded.append(call.error is None)
+        values.append(
+            (
+                call.index,
+                call.due_at,
+                call.sent_at,
+                _or_nan(call.scheduled_at),
+                _or_nan(call.first_token_at),
+                _or_nan(call.last_token_at),
+                _or_nan(call.num_prompt_tokens),
+                _or_nan(call.num_cached_tokens),
+                _or_nan(call.num_output_tokens),
+                _or_nan(call.expected_output_tokens),
+                _or_nan(call.num_preemptions),
+                _or_nan(call.lag_s),
+            )
+        )
+        if call.error is None and len(call.chunk_at) > 1:
+            gaps.append(np.diff(np.asarray(call.chunk_at, dtype=np.float64)))
+    width = len(_ORDINARY_CALL_FIELDS)
+    flat = np.fromiter(itertools.chain.from_iterable(values), dtype=np.float64, count=width * len(values))
+    table = flat.reshape(-1, width).T
+    return CallColumns(
+        call_id=tuple(name[0] for name in names),
+        task_id=tuple(name[1] for name in names),
+        agent_id=tuple(name[2] for name in names),
+        succeeded=np.asarray(succeeded, dtype=np.bool_),
+        chunk_gap_s=np.concatenate(gaps) if gaps else np.empty(0),
+        **dict(zip(_ORDINARY_CALL_FIELDS, table, strict=True)),
+    )
+
+
+def task_columns(tasks: Iterable[TaskRecord]) -> TaskColumns:
+    """The tasks as columns."""
+    rows = list(tasks)
+    return TaskColumns(
+        task_id=tuple(task.task_id for task in rows),
+        started_at=_floats(task.started_at for task in rows),
+        ended_at=_floats(task.ended_at for task in rows),
+        num_calls=_floats(task.num_calls for task in rows),
+        num_tool_calls=_floats(task.num_tool_calls for task in rows),
+        num_subagents=_floats(task.num_subagents for task in rows),
+        succeeded=np.asarray([task.error is None for task in rows], dtype=np.bool_),
+    )
+
+
+def tool_columns(tools: Iterable[ToolRecord]) -> ToolColumns:
+    """The tool executions as columns."""
+    rows = list(tools)
+    return ToolColumns(
+        task_id=tuple(tool.task_id for tool in rows),
+        agent_id=tuple(tool.agent_id for tool in rows),
+        call_id=tuple(tool.call_id for tool in rows),
+        name=tuple(tool.name for tool in rows),
+        domain=tuple(tool.domain for tool in rows),
+        started_at=_floats(tool.started_at for tool in rows),
+        ended_at=_floats(tool.ended_at for tool in rows),
+    )
+
+
+def sample_columns(samples: Iterable[ServerSample]) -> dict[str, Floats]:
+    """The server's samples, one column per field of ``ServerSample``."""
+    rows = list(samples)
+    names = [field.name for field in dataclasses.fields(ServerSample)]
+    return {name: _floats(getattr(row, name) for row in rows) for name in names}
+
+
+def _or_nan(value: float | None) -> float:
+    return NAN if value is None else value
+
+
+def _floats(values: Iterable[float]) -> Floats:
+    return np.fromiter(values, dtype=np.float64)

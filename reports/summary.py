@@ -1,0 +1,201 @@
+"""All numbers of a run together: as ``Numbers``, and as the flat dictionary that ``summary.json`` holds.
+
+The dictionary's keys are those of ``vllm bench serve`` where that tool has the number (milliseconds in keys
+that end in ``_ms``, the rest in seconds), so that scripts written for its result files work; they hold our
+definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from reports import measure
+from reports.critical_path import critical_paths, mean_shares
+from reports.numbers import Distribution, Numbers, Objectives
+from reports.validity import invalid_reasons
+from traces.record import CallRecord, Lag, RunHeader, ServerSample, TaskRecord, ToolRecord
+
+_OBJECTIVE_FIELD_BY_NAME = {"ttft": "ttft_s", "tpot": "tpot_s", "e2el": "e2e_s"}
+
+
+def parse_objectives(texts: Iterable[str]) -> Objectives:
+    """Objectives as ``--goodput`` takes them: ``ttft:500 tpot:50 e2el:10000``, milliseconds."""
+    limits: dict[str, float] = {}
+    for text in texts:
+        name, _, value = text.partition(":")
+        try:
+            field = _OBJECTIVE_FIELD_BY_NAME[name]
+            limit_s = float(value) / 1000
+        except (KeyError, ValueError):
+            raise ValueError(
+                f"goodput objective {text!r} is not ttft:MS, tpot:MS or e2el:MS, for example ttft:500"
+            ) from None
+        if not limit_s > 0:
+            raise ValueError(f"goodput objective {text!r} must be over 0 ms")
+        limits[field] = limit_s
+    return Objectives(**limits)
+
+
+def summarize(
+    *,
+    header: RunHeader,
+    calls: Iterable[CallRecord],
+    tools: Iterable[ToolRecord],
+    tasks: Iterable[TaskRecord],
+    samples: Iterable[ServerSample],
+    objectives: Objectives | None = None,
+) -> dict[str, Any]:
+    """What ``summary.json`` holds, from a run's records."""
+    run = measure.collect(header=header, calls=calls, tools=tools, tasks=tasks, samples=samples)
+    return summary_of(numbers_of(run, objectives))
+
+
+def numbers_of(run: measure.RunColumns, objectives: Objectives | None = None) -> Numbers:
+    """Every number of one run."""
+    calls, tools, tasks, samples = run.calls, run.tools, run.tasks, run.samples
+    succeeded = calls.succeeded
+    duration_s = measure.duration_s(run)
+    num_prompt = measure.total(calls.num_prompt_tokens[succeeded])
+    num_output = measure.total(calls.num_output_tokens[succeeded])
+    counted = measure.says_cached(calls)
+    num_cached = num_computed = None
+    if counted.any():
+        num_cached = measure.total(calls.num_cached_tokens[counted])
+        num_computed = measure.total(calls.num_prompt_tokens[counted]) - num_cached
+    num_good = None
+    if objectives is not None and objectives.any:
+        num_good = int(measure.meets_objectives(calls, objectives).sum())
+    num_tasks_ended = int(tasks.succeeded.sum())
+    shares = mean_shares(critical_paths(calls, tools, tasks))
+    spread = measure.distribution
+    return Numbers(
+        run_id=run.header.run_id,
+        invalid_reasons=invalid_reasons(run),
+        num_tasks=run.header.num_tasks,
+        num_tasks_succeeded=num_tasks_ended,
+        num_calls=len(calls),
+        num_calls_succeeded=int(succeeded.sum()),
+        duration_s=duration_s,
+        makespan_s=measure.makespan_s(tasks),
+        ttft=spread(measure.ttft_s(calls)),
+        tpot=spread(measure.tpot_s(calls)),
+        itl=spread(calls.chunk_gap_s),
+        e2e=spread(measure.e2e_s(calls)),
+        latency_from_schedule=spread(measure.latency_from_schedule_s(calls)),
+        dispatch_delay=spread(measure.dispatch_delay_s(calls)),
+        predecessor_wait=spread(measure.predecessor_wait_s(calls, tools)),
+        send_lateness=spread(measure.send_lateness_s(calls, tools)),
+        queue_time=spread(measure.queue_time_s(calls)),
+        task_time=spread(measure.task_time_s(tasks)),
+        prompt_length=spread(calls.num_prompt_tokens[succeeded]),
+        output_length=spread(calls.num_output_tokens[succeeded]),
+        num_prompt_tokens=num_prompt,
+        num_cached_tokens=num_cached,
+        num_computed_tokens=num_computed,
+        num_output_tokens=num_output,
+        hit_rate=measure.hit_rate(calls),
+        reusable_hit_rate=measure.reusable_hit_rate(calls, block_size=run.header.block_size or 1),
+        request_throughput=measure.ratio(int(succeeded.sum()), duration_s),
+        output_throughput=measure.ratio(num_output, duration_s),
+        input_throughput=measure.ratio(num_prompt, duration_s),
+        cached_input_throughput=measure.ratio(num_cached, duration_s),
+        computed_input_throughput=measure.ratio(num_computed, duration_s),
+        tasks_per_hour=measure.ratio(num_tasks_ended * 3600, duration_s),
+        goodput=measure.ratio(num_good, duration_s),
+        goodput_attainment=measure.ratio(num_good, len(calls)),
+        max_concurrent_calls=measure.max_concurrent(calls.sent_at, calls.last_token_at),
+        path_shares=shares,
+        tool_share=measure.ratio(shares.tool_s, shares.total_s) if shares else None,
+        gpu_busy_share=measure.gpu_busy_share(run),
+        batch_occupancy=measure.batch_occupancy(run),
+        num_server_computed_tokens=_count(measure.increase(samples["num_computed_prompt_tokens"])),
+        num_evicted_blocks=_count(measure.increase(samples["num_evicted_blocks"])),
+        num_preemptions=_count(measure.increase(samples["num_preemptions"])),
+        lag=measure.run_lag(run),
+        send_lag=measure.run_send_lag(run),
+    )
+
+
+def summary_of(numbers: Numbers) -> dict[str, Any]:
+    """The numbers under the keys of ``vllm bench serve``, and our own keys for what it does not know."""
+    shares = numbers.path_shares
+    return {
+        "run_id": numbers.run_id,
+        "valid": not numbers.invalid_reasons,
+        "invalid_reasons": list(numbers.invalid_reasons),
+        "duration": numbers.duration_s,
+        "completed": numbers.num_calls_succeeded,
+        "failed": numbers.num_calls - numbers.num_calls_succeeded,
+        "total_input_tokens": numbers.num_prompt_tokens,
+        "total_output_tokens": numbers.num_output_tokens,
+        "total_cached_tokens": numbers.num_cached_tokens,
+        "total_computed_tokens": numbers.num_computed_tokens,
+        "request_throughput": numbers.request_throughput,
+        "request_goodput": numbers.goodput,
+        "goodput_attainment": numbers.goodput_attainment,
+        "output_throughput": numbers.output_throughput,
+        "total_token_throughput": _sum(numbers.input_throughput, numbers.output_throughput),
+        "input_throughput": numbers.input_throughput,
+        "cached_input_throughput": numbers.cached_input_throughput,
+        "computed_input_throughput": numbers.computed_input_throughput,
+        "max_concurrent_requests": numbers.max_concurrent_calls,
+        **_keys("ttft_ms", numbers.ttft, 1000),
+        **_keys("tpot_ms", numbers.tpot, 1000),
+        **_keys("itl_ms", numbers.itl, 1000),
+        **_keys("e2el_ms", numbers.e2e, 1000),
+        **_keys("latency_from_schedule_ms", numbers.latency_from_schedule, 1000),
+        **_keys("dispatch_delay_ms", numbers.dispatch_delay, 1000),
+        **_keys("queue_time_ms", numbers.queue_time, 1000),
+        "num_tasks": numbers.num_tasks,
+        "num_tasks_succeeded": numbers.num_tasks_succeeded,
+        "makespan_s": numbers.makespan_s,
+        "tasks_per_hour": numbers.tasks_per_hour,
+        **_keys("task_time_s", numbers.task_time, 1),
+        **_keys("prompt_tokens", numbers.prompt_length, 1),
+        **_keys("output_tokens", numbers.output_length, 1),
+        "hit_rate": numbers.hit_rate,
+        "reusable_hit_rate": numbers.reusable_hit_rate,
+        "tool_share": numbers.tool_share,
+        "path_queue_s": shares and shares.queue_s,
+        "path_prefill_s": shares and shares.prefill_s,
+        "path_decode_s": shares and shares.decode_s,
+        "path_tool_s": shares and shares.tool_s,
+        "path_harness_s": shares and shares.harness_s,
+        "gpu_busy_share": numbers.gpu_busy_share,
+        "batch_occupancy": numbers.batch_occupancy,
+        "server_computed_tokens": numbers.num_server_computed_tokens,
+        "evicted_blocks": numbers.num_evicted_blocks,
+        "preemptions": numbers.num_preemptions,
+        **_lag_keys("lag", numbers.lag),
+        **_lag_keys("send_lag", numbers.send_lag),
+    }
+
+
+def _keys(name: str, spread: Distribution | None, scale: float) -> dict[str, float | None]:
+    kinds = {
+        "mean": "mean",
+        "median": "p50",
+        "std": "std",
+        "p50": "p50",
+        "p90": "p90",
+        "p99": "p99",
+        "max": "max",
+    }
+    if spread is None:
+        return {f"{kind}_{name}": None for kind in kinds}
+    return {f"{kind}_{name}": getattr(spread, field) * scale for kind, field in kinds.items()}
+
+
+def _lag_keys(name: str, lag: Lag | None) -> dict[str, float | None]:
+    if lag is None:
+        return {f"{kind}_{name}_s": None for kind in ("p50", "p99", "max")}
+    return {f"p50_{name}_s": lag.p50_s, f"p99_{name}_s": lag.p99_s, f"max_{name}_s": lag.max_s}
+
+
+def _count(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other
