@@ -18,7 +18,8 @@ import tiktoken
 TOKEN_BYTES = 4
 _SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"  # as in tiktoken_ext.openai_public
 _PATTERN = (
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
+    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 )
 # The five specials of cl100k_base, and two that its id space leaves free, for the chat template (mockserver/prompt.py).
 SPECIAL_TOKENS = {
@@ -52,12 +53,8 @@ def encoding() -> tiktoken.Encoding:
     digest = hashlib.sha256(raw).hexdigest()
     if digest != _SHA256:
         raise ValueError(f"cl100k_base.tiktoken.gz is damaged: sha256 {digest}, expected {_SHA256}")
-    ranks = {
-        base64.b64decode(token): int(rank) for token, rank in (line.split() for line in raw.splitlines())
-    }
-    return tiktoken.Encoding(
-        name="cl100k_base", pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens=SPECIAL_TOKENS
-    )
+    ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in raw.splitlines())}
+    return tiktoken.Encoding(name="cl100k_base", pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens=SPECIAL_TOKENS)
 
 
 def encode(text: str) -> bytes:

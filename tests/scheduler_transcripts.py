@@ -111,9 +111,7 @@ class Replay:
         return {
             "step": step,
             "scheduled": {request.request_id: num for request, num in batch.num_tokens_by_request.items()},
-            "computed_at_admission": {
-                request.request_id: request.num_cached_tokens for request in batch.admitted
-            },
+            "computed_at_admission": {request.request_id: request.num_cached_tokens for request in batch.admitted},
             "resumed": sorted(request.request_id for request in batch.resumed),
             "preempted": [request.request_id for request in batch.preempted],
         }

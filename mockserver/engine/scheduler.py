@@ -103,10 +103,7 @@ class Scheduler:
             request = running[index]
             num_placeholders = request.num_placeholders
             computed = request.num_computed_tokens
-            if (
-                num_placeholders
-                and computed + 2 - num_placeholders >= request.limit_num_tokens
-            ):
+            if num_placeholders and computed + 2 - num_placeholders >= request.limit_num_tokens:
                 index += 1  # what is in flight brings it to max_tokens
                 continue
             num_new = request.num_tokens + num_placeholders - computed
