@@ -1,0 +1,223 @@
+"""Virtual time is exact, ordered and free; real time is never early."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+import statistics
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mockserver.clock import (
+    VirtualClock,
+    WallClock,
+    run_virtual,
+    run_wall,
+)
+
+
+class TestVirtualTime:
+    def test_an_hour_costs_milliseconds(self) -> None:
+        async def main(clock: VirtualClock) -> float:
+            await clock.sleep_until(3600.0)
+            return clock.now()
+
+        run_virtual(main)  # the first run pays for imports
+        started = time.monotonic()
+
+        assert run_virtual(main) == 3600.0
+        assert time.monotonic() - started < 0.05
+
+    def test_starts_at_zero_and_stands_still_while_work_is_ready(self) -> None:
+        async def main(clock: VirtualClock) -> list[float]:
+            seen = [clock.now()]
+            asyncio.get_running_loop().call_later(1.0, seen.append, math.nan)
+            for _ in range(1000):
+                await asyncio.sleep(0)
+            return [*seen, clock.now()]
+
+        assert run_virtual(main) == [0.0, 0.0]
+
+    def test_rate_is_infinite(self) -> None:
+        async def main(clock: VirtualClock) -> float:
+            return clock.rate
+
+        assert run_virtual(main) == math.inf
+
+    def test_returns_at_once_when_the_instant_has_passed(self) -> None:
+        async def main(clock: VirtualClock) -> float:
+            await clock.sleep_until(5.0)
+            await clock.sleep_until(5.0)
+            await clock.sleep_until(-1.0)
+            return clock.now()
+
+        assert run_virtual(main) == 5.0
+
+    @pytest.mark.parametrize("num_tasks", [2, 12, 100, 1000])
+    def test_equal_deadlines_wake_first_in_first_out(self, num_tasks: int) -> None:
+        """Stock asyncio wakes 0, 2, 6, 11, ...: its heap compares deadlines only."""
+
+        async def main(clock: VirtualClock) -> list[int]:
+            woken: list[int] = []
+
+            async def sleeper(index: int) -> None:
+                await clock.sleep_until(1.0)
+                woken.append(index)
+
+            async with asyncio.TaskGroup() as tasks:
+                for index in range(num_tasks):
+                    tasks.create_task(sleeper(index))
+            return woken
+
+        assert run_virtual(main) == list(range(num_tasks))
+
+    def test_asyncio_sleep_and_call_at_are_first_in_first_out_too(self) -> None:
+        async def main(clock: VirtualClock) -> list[int]:
+            woken: list[int] = []
+            loop = asyncio.get_running_loop()
+            for index in range(100):
+                loop.call_at(1.0, woken.append, index)
+
+            async def sleeper(index: int) -> None:
+                await asyncio.sleep(2.0)
+                woken.append(index)
+
+            async with asyncio.TaskGroup() as tasks:
+                for index in range(100, 200):
+                    tasks.create_task(sleeper(index))
+            return woken
+
+        assert run_virtual(main) == list(range(200))
+
+    @given(st.lists(st.floats(min_value=0.0, max_value=1e6), max_size=40))
+    @settings(max_examples=50, deadline=None)
+    def test_wakes_in_order_of_deadline_then_of_asking(self, deadlines: list[float]) -> None:
+        async def main(clock: VirtualClock) -> list[tuple[float, int]]:
+            woken: list[tuple[float, int]] = []
+
+            async def sleeper(index: int, when: float) -> None:
+                await clock.sleep_until(when)
+                assert clock.now() == when
+                woken.append((when, index))
+
+            async with asyncio.TaskGroup() as tasks:
+                for index, when in enumerate(deadlines):
+                    tasks.create_task(sleeper(index, when))
+            return woken
+
+        assert run_virtual(main) == sorted((when, index) for index, when in enumerate(deadlines))
+
+    @given(st.floats(min_value=1e-6, max_value=10.0), st.integers(min_value=1, max_value=200))
+    @settings(max_examples=50, deadline=None)
+    def test_lateness_does_not_add_up(self, period_s: float, num_periods: int) -> None:
+        async def main(clock: VirtualClock) -> float:
+            for index in range(num_periods):
+                await clock.sleep_until((index + 1) * period_s)
+            return clock.now()
+
+        assert run_virtual(main) == num_periods * period_s
+
+    def test_time_never_runs_backwards(self) -> None:
+        async def main(clock: VirtualClock) -> list[float]:
+            seen: list[float] = []
+            await clock.sleep_until(10.0)
+            asyncio.get_running_loop().call_at(3.0, lambda: seen.append(clock.now()))
+            await clock.sleep_until(11.0)
+            return [*seen, clock.now()]
+
+        assert run_virtual(main) == [10.0, 11.0]
+
+    def test_not_a_number_is_no_deadline(self) -> None:
+        async def main(clock: VirtualClock) -> None:
+            await clock.sleep_until(math.nan)
+
+        with pytest.raises(ValueError, match="NaN"):
+            run_virtual(main)
+
+
+class TestInterrupts:
+    def test_ctrl_c_cancels_main_which_cleans_up_in_virtual_time(self) -> None:
+        kept: list[float] = []
+
+        async def main(clock: VirtualClock) -> None:
+            try:
+                await clock.sleep_until(10.0)
+                os.kill(os.getpid(), signal.SIGINT)
+                await clock.sleep_until(1e9)
+            finally:
+                await clock.sleep_until(clock.now() + 1.0)
+                kept.append(clock.now())
+
+        with pytest.raises(KeyboardInterrupt):
+            run_virtual(main)
+
+        assert kept == [11.0]
+
+    def test_main_may_answer_an_interrupt_with_a_result(self) -> None:
+        async def main(clock: VirtualClock) -> str:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                await clock.sleep_until(1e9)
+            except asyncio.CancelledError:
+                return "what was measured"
+            return "unreachable"
+
+        assert run_virtual(main) == "what was measured"
+
+
+class TestWallClock:
+    def test_starts_where_it_is_told(self) -> None:
+        clock = WallClock(rate=10.0)
+        clock.start(at=100.0)
+
+        assert 100.0 <= clock.now() < 105.0
+
+    @pytest.mark.parametrize("rate", [0.0, -1.0, math.inf, math.nan])
+    def test_a_rate_that_is_no_rate_is_refused(self, rate: float) -> None:
+        with pytest.raises(ValueError, match="rate must be"):
+            WallClock(rate=rate)
+
+    @pytest.mark.wall_clock
+    @pytest.mark.parametrize("uvloop", [True, False])
+    @pytest.mark.parametrize("rate", [1.0, 7.0])
+    def test_never_returns_early_and_lateness_does_not_add_up(self, rate: float, uvloop: bool) -> None:
+        """uvloop fires 28 % of its timers up to 0.8 ms early; waiting again hides that."""
+
+        async def main() -> list[float]:
+            clock = WallClock(rate)
+            lateness = []
+            for index in range(100):
+                due_at = (index + 1) * 0.0013 * rate
+                await clock.sleep_until(due_at)
+                lateness.append((clock.now() - due_at) / rate)
+            return lateness
+
+        lateness_s = run_wall(main, uvloop=uvloop)
+
+        assert min(lateness_s) >= 0.0
+        assert statistics.median(lateness_s) < 0.01
+
+    @pytest.mark.wall_clock
+    def test_others_run_while_it_waits(self) -> None:
+        async def main() -> int:
+            clock = WallClock()
+            num_turns = 0
+
+            async def other() -> None:
+                nonlocal num_turns
+                while True:
+                    num_turns += 1
+                    await asyncio.sleep(0)
+
+            task = asyncio.create_task(other())
+            await clock.sleep_until(clock.now() + 0.0004)
+            await clock.sleep_until(clock.now() + 0.01)
+            task.cancel()
+            return num_turns
+
+        assert run_wall(main) > 2
