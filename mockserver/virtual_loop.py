@@ -76,9 +76,7 @@ def _refuse_the_rest(loop_class: type[VirtualLoop]) -> type[VirtualLoop]:
 
 def _refusal(name: str) -> Callable[..., NoReturn]:
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise VirtualTimeError(
-            f"no threads, sockets, signals or processes in virtual time: {name} is refused"
-        )
+        raise VirtualTimeError(f"no threads, sockets, signals or processes in virtual time: {name} is refused")
 
     return refuse
 
@@ -107,9 +105,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_debug(False)
         self._now = 0.0
         self._ready: deque[_Callback] = deque()
-        self._timers: list[
-            tuple[float, int, asyncio.Future[None] | _Timer]
-        ] = []  # a heap; ties go by sequence
+        self._timers: list[tuple[float, int, asyncio.Future[None] | _Timer]] = []  # a heap; ties go by sequence
         self._sequence = count()
         self._num_dead_timers = 0
 
