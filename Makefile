@@ -48,10 +48,12 @@ $(BIN)/python:
 
 # pip learnt dependency groups in 25.1, and the pip that comes with Python may be older.
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@echo "installing replayrig and the libraries it needs into $(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "installing what checks and tests need into $(VENV)"
 	$(BIN)/python -m pip install --quiet --group dev
 	@touch $@
