@@ -1,7 +1,7 @@
 """Filler text of an exact token count: what stands where nobody reads the words.
 
-Every word is one cl100k_base token with its leading space, so ``n`` words are ``n`` tokens wherever the text is put,
-and the ids are known without tokenising.
+Every word is one cl100k_base token with its leading space, so ``n`` words are ``n`` tokens wherever the text is
+put, and the ids are known without tokenising.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ def _pool() -> tuple[bytes, str, list[int]]:
 def filler(seed: str | random.Random, num_tokens: int) -> TokenText:
     """Text of exactly ``num_tokens`` tokens, the same for the same ``seed`` in every process.
 
-    A generator instead of a seed goes on from its state, which saves the seeding (half the cost of a short filler).
-
-    It starts with a few words drawn from ``seed`` (so that two fillers share no prefix) and goes on with a slice of a
-    fixed run of words, because slicing costs nothing and drawing 7 million words does.
+    It starts with a few words drawn from ``seed`` (so that two fillers share no prefix) and goes on with a slice
+    of a fixed run of words, because slicing costs nothing and drawing 7 million words does. A generator in place of
+    a seed goes on from its state, which saves the seeding (half the cost of a short filler).
     """
     if num_tokens < 0:
         raise ValueError(f"num_tokens must be at least 0, got {num_tokens}")

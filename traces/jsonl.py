@@ -89,8 +89,8 @@ class Run:
 class RunWriter:
     """Writes a run directory while the run goes on: whatever was recorded survives a kill -9.
 
-    It holds ``run.json`` (the header), ``calls.jsonl``, ``tools.jsonl``, ``tasks.jsonl``, ``server.jsonl`` and,
-    when the run has ended, ``summary.json``. A directory that holds an older run is started afresh.
+    It holds ``run.json`` (the header), ``calls.jsonl``, ``tools.jsonl``, ``tasks.jsonl``, ``server.jsonl`` and
+    ``summary.json`` (when the run has ended). A directory that holds an older run is started afresh.
     """
 
     def __init__(self, directory: Path, header: RunHeader) -> None:
@@ -175,9 +175,7 @@ def _read_records(path: Path, kind: Callable[..., T], *, complete: bool) -> list
         raise TraceError(f"{path}: {_reason(error)}") from None
     cut_off = lines.pop()  # empty unless the writer was killed inside its last record
     if cut_off and complete:
-        raise TraceError(
-            f"{path}:{len(lines) + 1}: the file ends inside a record, but run.json says it is complete"
-        )
+        raise TraceError(f"{path}:{len(lines) + 1}: the file ends inside a record, but run.json says it is complete")
     adapter = _adapter(kind)
     return [_parse(adapter, line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line]
 

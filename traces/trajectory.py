@@ -1,8 +1,8 @@
 """What an agent did: its prompts, its model calls, its tools. Pure data.
 
 A trajectory is one task. Its turns follow each other; a turn is one model call and the tool work that came
-after it. A turn that spawned subagents carries them in ``spawns``: they run in parallel, and the next turn starts
-when all have ended (the join).
+after it. A turn that spawned subagents carries them in ``spawns``: they run in parallel, and the next turn
+starts when all have ended (the join).
 """
 
 from __future__ import annotations
@@ -115,6 +115,4 @@ def _num_calls(turns: tuple[Turn, ...]) -> int:
 
 
 def _num_tool_calls(turns: tuple[Turn, ...]) -> int:
-    return sum(
-        len(turn.tool_calls) + sum(_num_tool_calls(spawn.turns) for spawn in turn.spawns) for turn in turns
-    )
+    return sum(len(turn.tool_calls) + sum(_num_tool_calls(spawn.turns) for spawn in turn.spawns) for turn in turns)
