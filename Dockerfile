@@ -13,7 +13,7 @@ RUN python -c "import tomllib; \
     names = tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']; \
     clients = ('numpy', 'openai', 'plotly', 'rich'); \
     print('\n'.join(name for name in names if not name.startswith(clients)))" > requirements.txt \
- && /opt/replayrig/bin/pip install --no-cache-dir --no-compile -r requirements.txt
+ && /opt/replayrig/bin/pip install --no-cache-dir -r requirements.txt
 COPY mockserver mockserver
 COPY loadgen loadgen
 COPY traces traces

@@ -140,6 +140,65 @@ class TestVirtualTime:
             run_virtual(main)
 
 
+class TestSettling:
+    def test_whoever_settles_comes_after_everything_else_at_that_instant(self) -> None:
+        """Also after work that comes up only then, and after deadlines set later for the same instant."""
+
+        async def main(clock: VirtualClock) -> list[str]:
+            seen: list[str] = []
+
+            async def last() -> None:
+                await clock.settle_until(1.0)
+                seen.append("last")
+
+            async def busy(name: str) -> None:
+                await clock.sleep_until(1.0)
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                asyncio.get_running_loop().call_at(clock.now(), seen.append, f"{name}'s timer")
+                seen.append(name)
+
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(last())
+                tasks.create_task(busy("first"))
+                tasks.create_task(busy("second"))
+            return seen
+
+        assert run_virtual(main) == ["first", "second", "first's timer", "second's timer", "last"]
+
+    def test_settling_now_lets_the_ready_run_first(self) -> None:
+        async def main(clock: VirtualClock) -> list[str]:
+            seen: list[str] = []
+            asyncio.get_running_loop().call_soon(seen.append, "ready")
+            await clock.settle_until(-1.0)
+            assert clock.now() == 0.0
+            return [*seen, "settled"]
+
+        assert run_virtual(main) == ["ready", "settled"]
+
+    def test_the_horizon_is_the_nearest_deadline(self) -> None:
+        async def main(clock: VirtualClock) -> list[float]:
+            empty = clock.horizon()
+            asyncio.get_running_loop().call_later(3.0, print)
+            return [empty, clock.horizon()]
+
+        assert run_virtual(main) == [math.inf, 3.0]
+
+    def test_in_real_time_anything_may_happen_next(self) -> None:
+        assert WallClock().horizon() < 0.0
+
+    @pytest.mark.wall_clock
+    def test_a_late_caller_does_not_starve_the_others(self) -> None:
+        async def main() -> bool:
+            clock = WallClock()
+            ran = asyncio.Event()
+            asyncio.get_running_loop().call_soon(ran.set)
+            await clock.settle_until(-1.0)
+            return ran.is_set()
+
+        assert run_wall(main)
+
+
 class TestInterrupts:
     def test_ctrl_c_cancels_main_which_cleans_up_in_virtual_time(self) -> None:
         kept: list[float] = []
