@@ -32,6 +32,7 @@ __all__ = [
     "real_seconds",
     "run_virtual",
     "run_wall",
+    "unix_seconds",
 ]
 
 # uvloop rounds timers to the nearest millisecond: half of one and less is spent yielding to other tasks.
@@ -54,10 +55,23 @@ class Clock(Protocol):
         """Return at ``when`` or as soon after it as possible, never before; at once if it has passed."""
         ...
 
+    async def settle_until(self, when: float) -> None:
+        """``sleep_until``, after letting others do what they have to do at that instant."""
+        ...
+
+    def horizon(self) -> float:
+        """Until then nothing happens that is not the caller's own doing; not after ``now()`` in real time."""
+        ...
+
 
 def real_seconds() -> float:
     """Real seconds since some fixed instant; only differences mean anything."""
     return time.monotonic()
+
+
+def unix_seconds() -> float:
+    """The date, as seconds since 1970: for timestamps that people and clients read, never for durations."""
+    return time.time()
 
 
 def cpu_seconds() -> float:
@@ -94,6 +108,17 @@ class WallClock:
         while (left_s := (when - self.now()) / self._rate) > 0.0:  # noqa: ASYNC110  # no event tells the time
             await asyncio.sleep(left_s if left_s >= _SHORTEST_SLEEP_S else 0.0)
 
+    async def settle_until(self, when: float) -> None:
+        """``sleep_until``, but yielding at least once, so that a late caller does not starve the others."""
+        if when <= self.now():
+            await asyncio.sleep(0.0)
+        else:
+            await self.sleep_until(when)
+
+    def horizon(self) -> float:
+        """The past: in real time anything may happen next."""
+        return -math.inf
+
 
 class VirtualClock:
     """The clock of a ``VirtualLoop``; waiting costs no real time."""
@@ -118,6 +143,14 @@ class VirtualClock:
     def sleep_until(self, when: float) -> Coroutine[Any, Any, None]:
         """Return at exactly ``when``; those who wait for the same instant return in the order they asked."""
         return self._loop.sleep_until(when)
+
+    def settle_until(self, when: float) -> Coroutine[Any, Any, None]:
+        """Return at exactly ``when``, once nothing else is left to do at that instant."""
+        return self._loop.settle_until(when)
+
+    def horizon(self) -> float:
+        """The nearest deadline of anybody."""
+        return self._loop.next_deadline()
 
 
 def run_virtual(main: Callable[[VirtualClock], Coroutine[Any, Any, T]]) -> T:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn, TypeVarTuple, final
 
 Ts = TypeVarTuple("Ts")
 
+_LAST = 1 << 62  # added to the sequence of those who come after all others of their instant
 _MIN_DEAD_TIMERS = 64  # below this, cancelled timers are not worth a sweep
 
 
@@ -178,6 +179,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._forget_timer()
             raise
 
+    async def settle_until(self, when: float) -> None:
+        """Return at ``when``, or now if it has passed, once nothing else is left to do at that instant."""
+        future: asyncio.Future[None] = asyncio.Future(loop=self)
+        heappush(self._timers, (max(when, self._now), _LAST + next(self._sequence), future))
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.cancelled():
+                self._forget_timer()
+            raise
+
+    def next_deadline(self) -> float:
+        """The instant of the nearest timer, infinite if there is none: until then nothing happens by itself."""
+        return self._timers[0][0] if self._timers else math.inf
+
     def close(self) -> None:
         """Forget everything that was still to come."""
         super().close()
@@ -208,6 +224,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while timers and timers[0][0] < math.inf:
             when = timers[0][0]
             while timers and timers[0][0] <= when:
+                if timers[0][1] >= _LAST and self._ready:
+                    break  # it waits for what the others of this instant do
                 item = heappop(timers)[2]
                 if type(item) is _Timer:
                     if item._cancelled:

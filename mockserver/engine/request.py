@@ -59,6 +59,7 @@ class Request:
     scheduled_at: float | None = field(init=False, default=None)
     first_token_at: float | None = field(init=False, default=None)
     last_token_at: float | None = field(init=False, default=None)
+    ended_at: float | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if self.num_prompt_tokens < 1:

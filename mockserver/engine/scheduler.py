@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mockserver.engine.blocks import BlockPool
@@ -32,6 +33,8 @@ class Batch:
     admitted: list[Request] = field(default_factory=list)
     resumed: list[Request] = field(default_factory=list)
     preempted: list[Request] = field(default_factory=list)
+    prompts_done: list[Request] = field(default_factory=list)
+    """Those of ``sampling`` that come out of prefill: their token may be their first."""
     shape: BatchShape = field(default_factory=BatchShape)
 
 
@@ -88,6 +91,82 @@ class Scheduler:
                 self._finish(request)
                 finished.append(request)
         return finished
+
+    def max_quiet_steps(self) -> int:
+        """How many steps are all alike from here: everyone decodes one token, nobody comes, ends or lacks a block.
+
+        With asynchronous scheduling the state is that between two schedulings, with one batch in flight.
+        """
+        config = self.config
+        running = self.running
+        if not running or (self.waiting and len(running) < config.max_num_seqs):
+            return 0
+        if len(running) > config.max_num_batched_tokens:
+            return 0
+        num_ahead = 0 if config.async_scheduling else 1
+        num_in_flight = 1 - num_ahead
+        max_steps = config.max_model_len
+        for request in running:
+            num_left = request.final_num_tokens - request.num_tokens - 1
+            if (
+                request.watched
+                or num_left < 1
+                or request.num_tokens - request.num_computed_tokens != num_ahead
+                or request.num_placeholders != num_in_flight
+            ):
+                return 0
+            max_steps = min(max_steps, num_left)
+        while max_steps and self._num_blocks_wanted(max_steps) > self.pool.num_free:
+            max_steps //= 2
+        return max_steps
+
+    def take_quiet_steps(self, num_steps: int) -> Batch:
+        """Take that many such steps at once; returns the batch that is then in flight, if scheduling runs ahead."""
+        block_size = self.config.block_size
+        num_in_flight = 1 if self.config.async_scheduling else 0
+        for request in self.running:
+            table = request.table
+            request.num_computed_tokens += num_steps
+            request.num_tokens += num_steps
+            num_more = -(-request.num_computed_tokens // block_size) - table.num_blocks
+            if num_more > 0:
+                self.pool.take(table, num_more)
+        self._cache_generated_blocks(num_steps, num_in_flight)
+        return Batch(num_tokens_by_request=dict.fromkeys(self.running, 1), sampling=list(self.running))
+
+    def _num_blocks_wanted(self, num_steps: int) -> int:
+        block_size = self.config.block_size
+        return sum(
+            max(0, -(-(request.num_computed_tokens + num_steps) // block_size) - request.table.num_blocks)
+            for request in self.running
+        )
+
+    def _cache_generated_blocks(self, num_steps: int, num_in_flight: int) -> None:
+        """Make the blocks that quiet steps filled hittable, in the order in which single steps would have."""
+        block_size = self.config.block_size
+        filled: list[tuple[int, int, int]] = []
+        for order, request in enumerate(self.running):
+            num_known = request.num_computed_tokens - num_in_flight
+            for num_full in range(request.table.num_cached + 1, num_known // block_size + 1):
+                filled.append((num_steps - (num_known - num_full * block_size), order, num_full))
+        # Two requests that generate the same text fill the same blocks: whose copy is the older matters.
+        filled.sort()
+        for _, order, num_full in filled:
+            self.pool.cache(self.running[order].table, num_full)
+
+    def check_invariants(self, requests: list[Request]) -> None:
+        """Assert what is always true, given all live requests. For tests."""
+        config = self.config
+        assert len(self.running) <= config.max_num_seqs
+        assert {*self.running, *self.waiting} == set(requests)
+        for request in requests:
+            is_running = request.status is Status.RUNNING
+            assert is_running == (request in self.running)
+            assert is_running or request.table.num_blocks == 0
+            assert request.num_computed_tokens <= request.num_tokens + request.num_placeholders
+            assert request.table.num_cached <= request.table.num_blocks
+            assert request.num_computed_tokens <= request.table.num_blocks * config.block_size
+        self.pool.check_invariants([request.table for request in requests])
 
     def _schedule_running(self, batch: Batch) -> int:
         """Hand out the budget to running requests, in list order; returns what is left of it."""
@@ -219,7 +298,8 @@ class Scheduler:
         sampling = batch.sampling
         for request, num_new in batch.num_tokens_by_request.items():
             computed = request.num_computed_tokens
-            if num_new == 1 and computed >= request.num_prompt_tokens:
+            is_decode = num_new == 1 and computed >= request.num_prompt_tokens
+            if is_decode:
                 shape.num_decode_seqs += 1
                 shape.num_decode_context_tokens += computed
             else:
@@ -230,6 +310,8 @@ class Scheduler:
             request.num_computed_tokens = computed
             if computed >= request.num_tokens + request.num_placeholders:
                 sampling.append(request)
+                if not is_decode:
+                    batch.prompts_done.append(request)
                 if is_async:
                     request.num_placeholders += 1
 
@@ -270,7 +352,7 @@ class WaitingQueue:
     def __len__(self) -> int:
         return len(self._queue)
 
-    def __iter__(self) -> object:
+    def __iter__(self) -> Iterator[Request]:
         return iter(self._queue)
 
     def add(self, request: Request) -> None:
