@@ -1,0 +1,142 @@
+"""The command line: ``loadgen run`` and ``loadgen experiment``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from loadgen import experiment
+from loadgen.config import OWN_MOCK, Settings
+from loadgen.live import LiveView
+from loadgen.perform import Outcome, perform
+from loadgen.run import ARCHITECTURES
+from loadgen.server_view import TargetError
+from loadgen.sources import OneLineParser, SettingsError, add_flags, dashed, load_settings
+from traces.jsonl import TraceError
+from traces.workload import Workload, load_workload
+
+EXIT_FINE, EXIT_INVALID, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    try:
+        flags = vars(_parser().parse_args([dashed(one) for one in (sys.argv[1:] if argv is None else argv)]))
+        command = flags.pop("command")
+        settings = load_settings(flags, os.environ)
+        _check(settings)
+        workload = load_workload(settings.workload, seed=settings.seed, num_tasks=settings.num_tasks)
+        return _experiment(settings, workload) if command == "experiment" else _run(settings, workload)
+    except KeyboardInterrupt:
+        print("loadgen: interrupted before anything was measured", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except (SettingsError, TraceError, TargetError, ValueError, OSError) as error:
+        print(f"loadgen: {_one_line(error)}", file=sys.stderr)
+        return EXIT_USAGE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = OneLineParser(prog="loadgen", description="Replay agents against a model server.", allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="run|experiment")
+    for name, text in (
+        ("run", "one architecture over one workload against one target"),
+        ("experiment", "the reference experiment: ReAct and orchestrator, cache off and on, on the same tasks"),
+    ):
+        command = commands.add_parser(
+            name, help=text, description=text, argument_default=argparse.SUPPRESS, allow_abbrev=False
+        )
+        add_flags(command, name)
+    return parser
+
+
+def _run(settings: Settings, workload: Workload) -> int:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    run_id = f"{workload.name}-{settings.architecture}-{stamp}"
+    directory = Path(settings.out or f"runs/{run_id}")
+    time_scale = settings.fixed_time_scale or 1.0
+    if settings.target == OWN_MOCK and settings.fixed_time_scale is None:
+        time_scale = experiment.carried_time_scale(_twin(settings, workload))
+    outcome = _perform(settings, workload, directory, run_id=run_id, time_scale=time_scale)
+    return _tell([outcome])
+
+
+def _experiment(settings: Settings, workload: Workload) -> int:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    directory = Path(settings.out or f"runs/experiment-{stamp}")
+    outcomes: list[Outcome] = []
+    for cell in experiment.cells(settings):
+        time_scale = settings.fixed_time_scale or 1.0
+        twin = _twin(cell.settings, workload) if settings.target == OWN_MOCK else None
+        if twin is not None and settings.fixed_time_scale is None:
+            time_scale = experiment.carried_time_scale(twin)
+        outcome = _perform(cell.settings, workload, directory / cell.name, run_id=cell.name, time_scale=time_scale)
+        outcomes.append(outcome)
+        if outcome.interrupted:
+            break
+        if twin is not None:
+            _compare_with_twin(outcome, twin)
+    if settings.is_virtual:
+        print(f"digest: {experiment.digest_of(outcomes)}")
+    return _tell(outcomes)
+
+
+def _twin(settings: Settings, workload: Workload) -> Outcome:
+    """The run in virtual time; only its summary is wanted."""
+    with tempfile.TemporaryDirectory(prefix="replayrig-") as scratch:
+        twin = experiment.virtual_twin(settings)
+        return _perform(replace(twin, live=False), workload, Path(scratch), run_id="virtual twin")
+
+
+def _perform(
+    settings: Settings, workload: Workload, directory: Path, *, run_id: str, time_scale: float = 1.0
+) -> Outcome:
+    from reports.summary import summarize  # noqa: PLC0415  (numpy is not needed to refuse a wrong flag)
+
+    view = None
+    if settings.live:
+        title = run_id if settings.is_virtual else f"{run_id} at {time_scale:g}x"
+        view = LiveView(title=title, num_tasks=len(workload.trajectories), console=Console(stderr=True))
+    return perform(settings, workload, directory, summarize=summarize, run_id=run_id, time_scale=time_scale, view=view)
+
+
+def _compare_with_twin(outcome: Outcome, twin: Outcome) -> None:
+    real, virtual = outcome.summary["makespan_s"], twin.summary["makespan_s"]
+    if real and virtual:
+        print(
+            f"{outcome.header.run_id}: makespan {real:.1f} s over HTTP at {outcome.header.time_scale:g}x,"
+            f" {virtual:.1f} s in virtual time ({real / virtual - 1:+.1%})"
+        )
+
+
+def _tell(outcomes: Sequence[Outcome]) -> int:
+    """The table, where the results lie, and the exit code that they deserve."""
+    for outcome in outcomes:
+        for reason in outcome.header.invalid_reasons:
+            print(f"{outcome.header.run_id}: INVALID: {reason}")
+        print(f"{outcome.header.run_id}: {outcome.directory}")
+    if any(outcome.interrupted for outcome in outcomes):
+        return EXIT_INTERRUPTED
+    return EXIT_FINE if all(outcome.is_valid for outcome in outcomes) else EXIT_INVALID
+
+
+def _check(settings: Settings) -> None:
+    """Names that only this package knows."""
+    for name in (settings.architecture, *settings.architectures):
+        if name not in ARCHITECTURES:
+            raise SettingsError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {name!r}")
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main())

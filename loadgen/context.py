@@ -1,0 +1,104 @@
+"""How a prompt grows: messages are made once and only ever appended.
+
+A message object and the strings in it are created once and used again by every later call, so that whoever
+tokenises or serialises a history can know what it has already seen.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from mockserver.filler import filler
+from mockserver.tokens import TOKEN_BYTES, TokenText
+from traces.trajectory import RecordedPrompt, ToolSchema, Turn
+
+Message = dict[str, Any]
+"""A chat message in OpenAI's form."""
+
+
+@dataclass(eq=False, slots=True)
+class Conversation:
+    """What one agent's next prompt holds: its tools, and its messages so far."""
+
+    tools: tuple[str, ...] = ()
+    """Compact JSON per tool."""
+    messages: list[Message] = field(default_factory=list)
+    _tools_json: bytes | None = None
+    _messages_json: bytearray = field(default_factory=bytearray)
+    _num_serialised: int = 0
+
+    def add(self, message: Message) -> None:
+        """The history grows by ``message``, which nobody may change from now on."""
+        self.messages.append(message)
+
+    def tools_json(self) -> bytes:
+        """The tools as a JSON array; empty bytes where there are none."""
+        if self._tools_json is None:
+            texts = ",".join(self.tools)
+            self._tools_json = f"[{texts}]".encode() if texts else b""
+        return self._tools_json
+
+    def messages_json(self) -> bytearray:
+        """The messages as a JSON array without its closing bracket; only new messages are serialised."""
+        parts = self._messages_json
+        for message in self.messages[self._num_serialised :]:
+            parts += b"," if parts else b"["
+            parts += orjson.dumps(message)
+        self._num_serialised = len(self.messages)
+        return parts
+
+
+def system_message(text: str) -> Message:
+    """What the agent is told before anything else."""
+    return {"role": "system", "content": text}
+
+
+def user_message(text: str) -> Message:
+    """What the user says."""
+    return {"role": "user", "content": text}
+
+
+def assistant_message(turn: Turn) -> Message:
+    """What the model said in ``turn``, tool calls included."""
+    if not turn.tool_calls:
+        return {"role": "assistant", "content": turn.content}
+    return {
+        "role": "assistant",
+        "content": turn.content or None,
+        "tool_calls": [
+            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in turn.tool_calls
+        ],
+    }
+
+
+def tool_message(tool_call_id: str, text: str) -> Message:
+    """What came back from a tool."""
+    return {"role": "tool", "tool_call_id": tool_call_id, "content": text}
+
+
+def tool_texts(tools: tuple[ToolSchema, ...]) -> tuple[str, ...]:
+    """The tools' JSON, as a prompt holds it."""
+    return tuple(tool.text for tool in tools)
+
+
+def text_of_recorded_prompt(prompt: RecordedPrompt) -> TokenText:
+    """Filler as long as ``prompt`` whose blocks are equal exactly where the recorded hashes are equal."""
+    size = prompt.block_size
+    blocks = [_block_text(block_hash, size) for block_hash in prompt.block_hashes]
+    num_hashed = min(len(blocks) * size, prompt.num_tokens)
+    tail = filler(f"tail/{prompt.block_hashes}/{prompt.num_tokens}", prompt.num_tokens - num_hashed)
+    ids = b"".join(block.token_ids for block in blocks)[: num_hashed * TOKEN_BYTES]
+    text = "".join(blocks)
+    if num_hashed < len(blocks) * size:  # the last block is cut: words are tokens, so cut at a word
+        text = "".join(f" {word}" for word in text.split()[:num_hashed])
+    return TokenText(text + tail, ids + tail.token_ids)
+
+
+@functools.lru_cache(maxsize=65_536)
+def _block_text(block_hash: int, num_tokens: int) -> TokenText:
+    return filler(f"block/{block_hash}", num_tokens)

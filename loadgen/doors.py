@@ -1,0 +1,61 @@
+"""The two doors to a model: an engine in this process, and a server behind HTTP. Either gives a transport, a way to
+look at the server, and what is known of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from loadgen.call import Transport
+from loadgen.run import Look
+from loadgen.server_view import ServerView
+from loadgen.transports.http import HttpTransport, Target
+from loadgen.transports.inprocess import InProcessTransport, Machine
+from mockserver.clock import Clock, WallClock
+from traces.record import Lag, ServerSample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """An open way to a model."""
+
+    transport: Transport
+    look: Look
+    lag: Callable[[], Lag | None]
+    """How late the server says it was."""
+
+
+@asynccontextmanager
+async def in_process(machine: Machine) -> AsyncIterator[Door]:
+    """The engine of ``machine``, driven as long as the door is open."""
+
+    async def look() -> ServerSample:
+        return machine.sample()
+
+    async with asyncio.TaskGroup() as group:
+        driving = group.create_task(machine.driver.run(), name="driver")
+        yield Door(transport=InProcessTransport(machine), look=look, lag=machine.lag)
+        driving.cancel()
+
+
+@asynccontextmanager
+async def over_http(target: Target, clock: WallClock, view: ServerView) -> AsyncIterator[Door]:
+    """The server at ``target``. The clock starts when the door is open."""
+    async with HttpTransport(target, clock) as transport:
+        offset_s = await view.clock_offset_s(clock)
+        before = clock.now()
+        clock.start()
+        if offset_s is not None:
+            transport.clock_offset_s = offset_s + before
+
+        async def look() -> ServerSample | None:
+            return await view.sample(clock)
+
+        yield Door(transport=transport, look=look, lag=view.lag)
+
+
+def clock_of(rate: float) -> Clock:
+    """Real time at ``rate`` simulated seconds a second."""
+    return WallClock(rate)

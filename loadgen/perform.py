@@ -1,0 +1,262 @@
+"""One run from its settings to its finished directory: what is told before ``replay``, and what is made of it after."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from loadgen import arrivals, doors
+from loadgen.config import OWN_MOCK, Settings
+from loadgen.doors import Door
+from loadgen.live import LiveView
+from loadgen.own_mock import own_mock
+from loadgen.recorder import Recorder
+from loadgen.run import ARCHITECTURES, replay
+from loadgen.server_view import ServerView, TargetError, new_session
+from loadgen.tools import ToolTimes
+from loadgen.transports.http import Target
+from loadgen.transports.inprocess import build_machine, engine_of
+from mockserver.clock import Clock, VirtualClock, WallClock, cpu_seconds, real_seconds, run_virtual, run_wall
+from traces.jsonl import RunWriter
+from traces.record import Lag, RunHeader
+from traces.workload import Workload
+
+Summarize = Callable[..., dict[str, Any]]
+"""``reports.summary.summarize``, handed in by the command line: the load generator only records."""
+
+_SAMPLE_PERIOD_S = 0.5
+_SAMPLE_PERIOD_REAL_S = 0.2
+"""Over HTTP a look at the server costs a request: not more often than this in real time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A run that has ended."""
+
+    directory: Path
+    header: RunHeader
+    summary: dict[str, Any]
+    interrupted: bool
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether its numbers may be believed."""
+        return not self.header.invalid_reasons
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Performance:
+    """One run in the making."""
+
+    settings: Settings
+    workload: Workload
+    directory: Path
+    run_id: str
+    time_scale: float
+    view: LiveView | None = None
+    header: RunHeader | None = None
+    recorder: Recorder | None = None
+    complete: bool = False
+    server_lag: Lag | None = None
+
+    async def in_virtual_time(self, clock: VirtualClock) -> None:
+        """The run in process, waiting for nothing."""
+        await self._in_process(clock)
+
+    async def in_process_wall_time(self) -> None:
+        """The run in process, in real time."""
+        await self._in_process(WallClock(self.time_scale))
+
+    async def over_http(self) -> None:
+        """The run over HTTP, against a mock of our own or the server at the given URL."""
+        if self.settings.target == OWN_MOCK:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            log_file = self.directory / "server.log"
+            async with own_mock(self.settings, time_scale=self.time_scale, log_file=log_file) as url:
+                await self._at_url(url)
+        else:
+            await self._at_url(self.settings.target)
+
+    async def _in_process(self, clock: Clock) -> None:
+        profile, config = engine_of(self.settings)
+        async with doors.in_process(build_machine(profile, config, clock)) as door:
+            await self._through(door, clock)
+
+    async def _at_url(self, url: str) -> None:
+        target = Target(base_url=url, model=self.settings.model or "")
+        async with new_session() as session:
+            server = ServerView(target=target, session=session)
+            await server.find_out()
+            rate = _agreed_rate(self.settings, server, self.time_scale)
+            target = replace(target, model=self.settings.model or server.model_names[0])
+            clock = WallClock(rate)
+            async with doors.over_http(target, clock, server) as door:
+                assert self.header is None, "one performance, one run"
+                await self._through(door, clock, target=url, rate=rate)
+
+    async def _through(self, door: Door, clock: Clock, *, target: str | None = None, rate: float | None = None) -> None:
+        settings = self.settings
+        header = self.header = self._first_header(target, rate if target else None)
+        writer = RunWriter(self.directory, header)
+        recorder = self.recorder = Recorder(writer=writer, keep_chunks=settings.save_detailed)
+        if self.view is not None:
+            self.view.start(recorder, clock)
+            recorder.on_record = self.view.tick
+        tasks = self.workload.trajectories
+        try:
+            await replay(
+                tasks,
+                arrivals.at_once(len(tasks)),
+                architecture=ARCHITECTURES[settings.architecture],
+                clock=clock,
+                transport=door.transport,
+                look=door.look,
+                recorder=recorder,
+                tool_times=ToolTimes(
+                    seed=settings.seed,
+                    mean_s=settings.tool_latency_mean,
+                    recorded=settings.tool_latency == "recorded",
+                ),
+                max_concurrency=settings.max_concurrency,
+                sample_period_s=self._sample_period_s(None if settings.is_virtual else clock.rate),
+            )
+            self.complete = True
+        finally:
+            self.server_lag = door.lag()
+
+    def _sample_period_s(self, rate: float | None) -> float:
+        if self.settings.sample_period is not None:
+            return self.settings.sample_period
+        return _SAMPLE_PERIOD_S if rate is None else max(_SAMPLE_PERIOD_S, _SAMPLE_PERIOD_REAL_S * rate)
+
+    def _first_header(self, target: str | None, rate: float | None) -> RunHeader:
+        settings = self.settings
+        is_ours = settings.is_in_process or settings.target == OWN_MOCK
+        profile, config = engine_of(settings)
+        return RunHeader(
+            run_id=self.run_id,
+            architecture=settings.architecture,
+            workload=self.workload.name,
+            workload_digest=self.workload.digest,
+            num_tasks=len(self.workload.trajectories),
+            target=target or settings.target,
+            clock="virtual" if settings.is_virtual else "wall",
+            time_scale=None if settings.is_virtual else (rate or self.time_scale),
+            profile=profile.name if is_ours else None,
+            prefix_caching=config.enable_prefix_caching if is_ours else None,
+            max_num_seqs=config.max_num_seqs if is_ours else None,
+            block_size=config.block_size if is_ours else None,
+            seed=settings.seed,
+            settings=settings.public(),
+            version=_version(),
+            started_on=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+
+def perform(
+    settings: Settings,
+    workload: Workload,
+    directory: Path,
+    *,
+    summarize: Summarize,
+    run_id: str,
+    time_scale: float = 1.0,
+    view: LiveView | None = None,
+) -> Outcome:
+    """Do one run and finish its directory; Ctrl-C ends it early and keeps what was measured."""
+    performance = Performance(
+        settings=settings,
+        workload=workload,
+        directory=directory,
+        run_id=run_id,
+        time_scale=time_scale,
+        view=view,
+    )
+    started_at, cpu_started_at = real_seconds(), cpu_seconds()
+    # The workload's texts live as long as the run: the collector need not walk them again and again.
+    gc.freeze()
+    interrupted = False
+    try:
+        if settings.is_virtual:
+            run_virtual(performance.in_virtual_time)
+        elif settings.is_in_process:
+            run_wall(performance.in_process_wall_time)
+        else:
+            run_wall(performance.over_http)
+    except KeyboardInterrupt:
+        if performance.recorder is None:
+            raise
+        interrupted = True
+    finally:
+        gc.unfreeze()
+        if view is not None:
+            view.stop()
+    return _finish(
+        performance,
+        summarize,
+        elapsed_s=real_seconds() - started_at,
+        cpu_s=cpu_seconds() - cpu_started_at,
+        interrupted=interrupted,
+    )
+
+
+def _finish(
+    performance: Performance, summarize: Summarize, *, elapsed_s: float, cpu_s: float, interrupted: bool
+) -> Outcome:
+    header, recorder = performance.header, performance.recorder
+    assert header is not None, "the run has begun"
+    assert recorder is not None, "the run has begun"
+    lags = [call.lag_s for call in recorder.calls if call.lag_s is not None]
+    header = replace(
+        header,
+        elapsed_s=elapsed_s,
+        cpu_s=cpu_s,
+        complete=performance.complete,
+        # What reached the client counts, where it is known: the server's own figure is a part of it.
+        server_lag=None if lags else performance.server_lag,
+        digest=recorder.digest(),
+    )
+    records = {
+        "calls": recorder.calls,
+        "tools": recorder.tools,
+        "tasks": recorder.tasks,
+        "samples": recorder.samples,
+    }
+    summary = summarize(header=header, **records)
+    header = replace(
+        header,
+        server_lag=header.server_lag or _lag_of(summary, "lag", len(lags)),
+        send_lag=_lag_of(summary, "send_lag", len(recorder.calls)),
+        invalid_reasons=tuple(summary["invalid_reasons"]),
+    )
+    assert recorder.writer is not None, "a performance writes"
+    recorder.writer.finish(header, summary)
+    return Outcome(directory=performance.directory, header=header, summary=summary, interrupted=interrupted)
+
+
+def _version() -> str:
+    try:
+        return version("replayrig")
+    except PackageNotFoundError:  # a source tree that is not installed
+        return "unknown"
+
+
+def _lag_of(summary: dict[str, Any], name: str, num_samples: int) -> Lag | None:
+    p50_s, p99_s, max_s = (summary[f"{kind}_{name}_s"] for kind in ("p50", "p99", "max"))
+    return None if p50_s is None else Lag(p50_s=p50_s, p99_s=p99_s, max_s=max_s, num_samples=num_samples)
+
+
+def _agreed_rate(settings: Settings, server: ServerView, own_mock_rate: float) -> float:
+    """The server's time scale, which a given one must not contradict."""
+    if settings.target == OWN_MOCK:
+        return own_mock_rate
+    rate = server.time_scale or 1.0
+    asked = settings.fixed_time_scale
+    if asked is not None and asked != rate:
+        raise TargetError(f"{settings.target} runs at time scale {rate:g}, not at the {asked:g} of --time-scale")
+    return rate

@@ -1,0 +1,77 @@
+"""What was measured so far: every record as it ends, on disk at once and in memory for the summary."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any
+
+import orjson
+
+from traces.jsonl import RunWriter
+from traces.record import CallRecord, ServerSample, TaskRecord, ToolRecord
+
+
+@dataclass(eq=False, slots=True)
+class Recorder:
+    """The records of one run."""
+
+    writer: RunWriter | None = None
+    """Where they are kept; None: in memory only."""
+    keep_chunks: bool = True
+    """Whether the arrival of every chunk is kept on disk too."""
+    on_record: Callable[[], None] = lambda: None
+    """Told after each call, task and sample."""
+    num_in_flight: int = 0
+    """Calls sent whose answer has not ended."""
+    calls: list[CallRecord] = field(default_factory=list)
+    tools: list[ToolRecord] = field(default_factory=list)
+    tasks: list[TaskRecord] = field(default_factory=list)
+    samples: list[ServerSample] = field(default_factory=list)
+
+    def call(self, record: CallRecord) -> None:
+        """A model call has ended."""
+        self.calls.append(record)
+        if self.writer is not None:
+            self.writer.call(record if self.keep_chunks or not record.chunk_at else replace(record, chunk_at=()))
+        self.on_record()
+
+    def tool(self, record: ToolRecord) -> None:
+        """A tool has ended."""
+        self.tools.append(record)
+        if self.writer is not None:
+            self.writer.tool(record)
+
+    def task(self, record: TaskRecord) -> None:
+        """A task has ended."""
+        self.tasks.append(record)
+        if self.writer is not None:
+            self.writer.task(record)
+        self.on_record()
+
+    def sample(self, record: ServerSample) -> None:
+        """The server was looked at."""
+        self.samples.append(record)
+        if self.writer is not None:
+            self.writer.sample(record)
+        self.on_record()
+
+    def digest(self) -> str:
+        """sha256 over all records, each kind in an order that does not depend on who ended first."""
+        digest = hashlib.sha256()
+        for records in (
+            sorted(self.calls, key=attrgetter("call_id")),
+            sorted(self.tools, key=lambda tool: (tool.call_id, tool.started_at, tool.ended_at, tool.name)),
+            sorted(self.tasks, key=attrgetter("task_id")),
+            self.samples,
+        ):
+            _update(digest, records)
+        return digest.hexdigest()
+
+
+def _update(digest: Any, records: list[Any]) -> None:
+    for record in records:
+        digest.update(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+    digest.update(b"\n")

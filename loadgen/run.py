@@ -1,0 +1,122 @@
+"""One run, from the first task's start to the last task's end: clock, transport and agents in one task group.
+
+``replay`` is the whole story; ``loadgen.experiment`` says what it is told before and what is made of it after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from loadgen.agents.orchestrator import orchestrator
+from loadgen.agents.react import react
+from loadgen.call import Transport
+from loadgen.recorder import Recorder
+from loadgen.session import CallFailed, Session
+from loadgen.tools import ToolTimes
+from mockserver.clock import Clock
+from traces.record import ServerSample, TaskRecord
+from traces.trajectory import Trajectory
+
+Architecture = Callable[[Trajectory, Session], Awaitable[None]]
+Look = Callable[[], Awaitable[ServerSample | None]]
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "react": react,
+    "orchestrator": orchestrator,
+}
+
+_SAMPLES_PER_PERIOD = 200
+_PERIOD_GROWTH = 4
+"""A run of any length gets a few hundred samples: after each 200, they come four times as far apart."""
+
+
+async def replay(
+    tasks: Sequence[Trajectory],
+    arrives_at: Sequence[float],
+    *,
+    architecture: Architecture,
+    clock: Clock,
+    transport: Transport,
+    look: Look,
+    recorder: Recorder,
+    tool_times: ToolTimes,
+    max_concurrency: int | None,
+    sample_period_s: float,
+    is_open_loop: bool = False,
+) -> None:
+    """Do ``tasks``, the k-th not before ``arrives_at[k]`` (seconds from now), and record all that happens."""
+    num_slots = max_concurrency or max(len(tasks), 1)
+    slots = asyncio.Semaphore(num_slots)
+    started_at = clock.now()
+
+    async def do(task: Trajectory, due_at: float) -> None:
+        session = Session(
+            task_id=task.task_id,
+            started_at=due_at,
+            ended_at=due_at,
+            clock=clock,
+            transport=transport,
+            tool_times=tool_times,
+            recorder=recorder,
+        )
+        error: str | None = None
+        try:
+            await architecture(task, session)
+        except* CallFailed as failed:
+            error = _first_line(failed)
+        finally:
+            slots.release()
+        recorder.task(
+            TaskRecord(
+                task_id=session.task_id,
+                started_at=session.started_at,
+                ended_at=session.ended_at,
+                num_calls=session.num_calls,
+                num_tool_calls=session.num_tool_calls,
+                num_subagents=max(len(session.agents) - 1, 0),
+                error=error,
+            )
+        )
+
+    async with asyncio.TaskGroup() as background:
+        sampling = background.create_task(_sample(look, recorder, clock, sample_period_s))
+        async with asyncio.TaskGroup() as agents:
+            for number, (task, arrival) in enumerate(zip(tasks, arrives_at, strict=True)):
+                due_at = started_at + arrival
+                await clock.sleep_until(due_at)
+                await slots.acquire()
+                if number >= num_slots and not is_open_loop:
+                    due_at = clock.now()  # in a closed loop a task is due when there is room for it
+                agents.create_task(do(task, due_at), name=task.task_id)
+        sampling.cancel()
+    await _sample_once(look, recorder)
+
+
+async def _sample(look: Look, recorder: Recorder, clock: Clock, period_s: float) -> None:
+    due_at = clock.now()
+    for gap_s in _gaps(period_s):
+        await _sample_once(look, recorder)
+        due_at += gap_s
+        await clock.sleep_until(due_at)
+
+
+def _gaps(period_s: float) -> Iterator[float]:
+    while True:
+        for _ in range(_SAMPLES_PER_PERIOD):
+            yield period_s
+        period_s *= _PERIOD_GROWTH
+
+
+async def _sample_once(look: Look, recorder: Recorder) -> None:
+    sample = await look()
+    if sample is not None:
+        recorder.sample(sample)
+
+
+def _first_line(group: BaseExceptionGroup[BaseException]) -> str:
+    """The text of the first failure in ``group``."""
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return str(first)

@@ -1,0 +1,197 @@
+"""What an architecture may use: agents that call the model and run tools, and the time of both.
+
+An architecture never sees the clock, the transport or the records; it sees a ``Session`` (one per task) and the
+``Agent``s it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from loadgen.call import Call, Completion, Transport
+from loadgen.context import (
+    Conversation,
+    Message,
+    assistant_message,
+    system_message,
+    text_of_recorded_prompt,
+    tool_message,
+    tool_texts,
+    user_message,
+)
+from loadgen.recorder import Recorder
+from loadgen.tools import ToolTimes
+from mockserver.clock import Clock
+from traces.record import CallRecord, ToolRecord
+from traces.trajectory import ToolCall, ToolSchema, Turn
+
+
+class CallFailed(Exception):
+    """A model call failed: its task ends here, the others go on. The text is the call's error."""
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """One task being done."""
+
+    task_id: str
+    started_at: float
+    """When the task was due."""
+    clock: Clock
+    transport: Transport
+    tool_times: ToolTimes
+    recorder: Recorder
+    ended_at: float = 0.0
+    """The latest of anything that ended so far."""
+    num_calls: int = 0
+    num_tool_calls: int = 0
+    agents: list[Agent] = field(default_factory=list)
+
+    def agent(
+        self,
+        role: str,
+        *,
+        system_prompt: str = "",
+        tools: Sequence[ToolSchema] = (),
+        starts_at: float | None = None,
+    ) -> Agent:
+        """A new agent of this task; ``role`` tells it from the others. It is due at once, or at ``starts_at``."""
+        conversation = Conversation(tools=tool_texts(tuple(tools)))
+        if system_prompt:
+            conversation.add(system_message(system_prompt))
+        agent = Agent(
+            agent_id=f"{self.task_id}/{role}",
+            session=self,
+            conversation=conversation,
+            due_at=self.started_at if starts_at is None else starts_at,
+        )
+        self.agents.append(agent)
+        return agent
+
+    def ended(self, at: float) -> None:
+        """Something of this task ended."""
+        self.ended_at = max(self.ended_at, at)
+
+
+@dataclass(eq=False, slots=True)
+class Agent:
+    """One agent: a history that grows, one model call at a time."""
+
+    agent_id: str
+    session: Session
+    conversation: Conversation
+    due_at: float
+    """When its next call is due: its predecessors are done and their tools have answered."""
+    index: int = 0
+    last_said: str = ""
+    last_result: str = ""
+
+    @property
+    def report(self) -> str:
+        """What it says last; where it has said nothing, what its last tool answered."""
+        return self.last_said or self.last_result
+
+    def hear(self, text: str) -> None:
+        """The user, or another agent, says ``text``."""
+        self.conversation.add(user_message(text))
+
+    def receive(self, tool_call_id: str, text: str, *, at: float) -> None:
+        """A tool's answer that the architecture made up itself (a subagent's report), there at ``at``."""
+        self.conversation.add(tool_message(tool_call_id, text))
+        self.due_at = max(self.due_at, at)
+
+    async def say(self, turn: Turn) -> None:
+        """One model call, answered as ``turn`` was; the history grows by the answer. Tools are not run."""
+        if turn.prompt is not None:
+            self.conversation = Conversation(messages=[user_message(text_of_recorded_prompt(turn.prompt))])
+        elif turn.user_message is not None:
+            self.hear(turn.user_message)
+        reply = assistant_message(turn)
+        await self._call(reply, turn.num_output_tokens)
+        self.conversation.add(reply)
+        if turn.content:
+            self.last_said = turn.content
+
+    async def use_tools(self, turn: Turn) -> None:
+        """Run the tools that ``turn`` asked for, side by side; the history grows by their answers."""
+        if not turn.tool_calls:
+            return
+        session = self.session
+        started_at = self.due_at
+        records = []
+        for call in turn.tool_calls:
+            ended_at = started_at + session.tool_times.latency_s(session.task_id, call)
+            records.append(self._tool_record(call, started_at, ended_at))
+            self.receive(call.call_id, call.result, at=ended_at)
+        await session.clock.sleep_until(self.due_at)
+        for record in records:
+            session.recorder.tool(record)
+        session.num_tool_calls += len(records)
+        session.ended(self.due_at)
+        self.last_result = turn.tool_calls[-1].result
+
+    async def take_turn(self, turn: Turn) -> None:
+        """One model call and the tools it asks for."""
+        await self.say(turn)
+        await self.use_tools(turn)
+
+    async def _call(self, reply: Message, num_output_tokens: int | None) -> None:
+        session = self.session
+        call = Call(
+            call_id=f"{self.agent_id}#{self.index}",
+            task_id=session.task_id,
+            agent_id=self.agent_id,
+            conversation=self.conversation,
+            reply=reply,
+            num_output_tokens=num_output_tokens,
+        )
+        session.recorder.num_in_flight += 1
+        try:
+            completion = await session.transport.complete(call)
+        finally:
+            session.recorder.num_in_flight -= 1
+        session.recorder.call(self._call_record(call, completion))
+        self.index += 1
+        session.num_calls += 1
+        if completion.error is not None:
+            raise CallFailed(completion.error)
+        # What follows is due when the last token is there; an answer that is an end-of-turn token only shows none.
+        self.due_at = completion.ended_at if completion.last_token_at is None else completion.last_token_at
+        session.ended(self.due_at)
+
+    def _call_record(self, call: Call, completion: Completion) -> CallRecord:
+        return CallRecord(
+            call_id=call.call_id,
+            task_id=call.task_id,
+            agent_id=call.agent_id,
+            index=self.index,
+            due_at=self.due_at,
+            sent_at=completion.sent_at,
+            first_token_at=completion.first_token_at,
+            last_token_at=completion.last_token_at,
+            num_prompt_tokens=completion.num_prompt_tokens,
+            num_cached_tokens=completion.num_cached_tokens,
+            num_output_tokens=completion.num_output_tokens,
+            expected_output_tokens=completion.expected_output_tokens,
+            finish_reason=completion.finish_reason,
+            error=completion.error,
+            status=completion.status,
+            scheduled_at=completion.scheduled_at,
+            num_preemptions=completion.num_preemptions,
+            num_retries=completion.num_retries,
+            lag_s=completion.lag_s,
+            chunk_at=completion.chunk_at,
+        )
+
+    def _tool_record(self, call: ToolCall, started_at: float, ended_at: float) -> ToolRecord:
+        return ToolRecord(
+            task_id=self.session.task_id,
+            agent_id=self.agent_id,
+            call_id=f"{self.agent_id}#{self.index - 1}",
+            name=call.name,
+            domain=call.domain,
+            started_at=started_at,
+            ended_at=ended_at,
+            is_error=call.is_error,
+        )

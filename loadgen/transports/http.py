@@ -1,0 +1,166 @@
+"""Calls over HTTP: the timed path, so it does as little as it can.
+
+One session for all calls, bodies joined from bytes that were serialised once, streams read as they come and parsed
+only for what matters. Nothing here gives up on its own: a slow server is measured, not cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+import orjson
+
+from loadgen.call import Call, Completion
+from loadgen.transports.sse import StreamedAnswer, error_text
+from mockserver.clock import Clock
+
+KEEP_ALIVE_S = 4.0
+"""Shorter than any server's (uvicorn's is 5 s): a connection is never used at the moment the server closes it."""
+_READ_BUFFER_BYTES = 1 << 20
+_CONNECT_TIMEOUT_S = 60.0
+"""A host that does not answer at all is an error after this long; waiting for an answer has no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A server to send calls to."""
+
+    base_url: str
+    """With or without its ``/v1``."""
+    model: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    extra_body: Mapping[str, Any] = field(default_factory=dict)
+    scripted: bool = True
+    """Send the recorded answer along; servers that are not ours ignore it."""
+
+    @property
+    def api_url(self) -> str:
+        """The base URL with its ``/v1``."""
+        return f"{self.root_url}/v1"
+
+    @property
+    def root_url(self) -> str:
+        """The base URL without its ``/v1``."""
+        return self.base_url.rstrip("/").removesuffix("/v1")
+
+
+class HttpTransport:
+    """Sends calls to an OpenAI-compatible server; use as ``async with``."""
+
+    def __init__(self, target: Target, clock: Clock) -> None:
+        self._clock = clock
+        self._url = f"{target.api_url}/chat/completions"
+        self._headers = {"content-type": "application/json", "accept": "text/event-stream", **target.headers}
+        fixed = {
+            "model": target.model,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **target.extra_body,
+        }
+        self._head = orjson.dumps(fixed)[:-1]
+        self._scripted = target.scripted
+        self._session: aiohttp.ClientSession | None = None
+        self.clock_offset_s: float | None = None
+        """The server's clock less ours, where the server shows its clock: makes its instants comparable."""
+
+    async def __aenter__(self) -> HttpTransport:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, ttl_dns_cache=3600),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S),
+            read_bufsize=_READ_BUFFER_BYTES,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def complete(self, call: Call) -> Completion:
+        """Send ``call`` and read its stream to the end."""
+        assert self._session is not None, "use the transport as `async with`"
+        body = self._body(call)
+        clock = self._clock
+        answer = StreamedAnswer()
+        status: int | None = None
+        sent_at = clock.now()
+        try:
+            async with self._session.post(self._url, data=body, headers=self._headers) as response:
+                status = response.status
+                if status != 200:
+                    answer.error = refusal(status, await response.read())
+                else:
+                    # readany() returns what has arrived, so the instant is the socket's, not a line's or an event's.
+                    read, now, feed = response.content.readany, clock.now, answer.feed
+                    while data := await read():
+                        feed(data, now())
+                    answer.close()
+        except (aiohttp.ClientError, OSError) as error:
+            answer.error = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        return self._completion(call, answer, status=status, sent_at=sent_at, ended_at=clock.now())
+
+    def _body(self, call: Call) -> bytes:
+        conversation = call.conversation
+        parts: list[bytes | bytearray] = [self._head]
+        if tools := conversation.tools_json():
+            parts += (b',"tools":', tools)
+        if self._scripted and call.reply is not None:
+            parts += (b',"replayrig":{"reply":', orjson.dumps(call.reply), b"}")
+        parts += (b',"messages":', conversation.messages_json(), b"]}")
+        return b"".join(parts)
+
+    def _completion(
+        self, call: Call, answer: StreamedAnswer, *, status: int | None, sent_at: float, ended_at: float
+    ) -> Completion:
+        usage = answer.usage or {}
+        details = usage.get("prompt_tokens_details") or {}
+        extension = answer.extension or {}
+        return Completion(
+            sent_at=sent_at,
+            ended_at=ended_at,
+            first_token_at=answer.first_token_at,
+            last_token_at=answer.last_token_at,
+            num_prompt_tokens=usage.get("prompt_tokens"),
+            num_cached_tokens=details.get("cached_tokens"),
+            num_output_tokens=usage.get("completion_tokens"),
+            expected_output_tokens=call.num_output_tokens,
+            finish_reason=answer.finish_reason,
+            error=answer.error,
+            status=status,
+            scheduled_at=self._to_our_clock(extension.get("scheduled_at")),
+            num_preemptions=extension.get("num_preemptions"),
+            lag_s=self._lag_s(answer, extension),
+            chunk_at=tuple(answer.chunk_at),
+        )
+
+    def _to_our_clock(self, at: float | None) -> float | None:
+        return None if at is None or self.clock_offset_s is None else at - self.clock_offset_s
+
+    def _lag_s(self, answer: StreamedAnswer, extension: Mapping[str, float]) -> float | None:
+        """From the model's own last token to its arrival here: the server's lateness, the way, and our own."""
+        due_at = extension.get("last_token_at")
+        if due_at is None or answer.last_token_at is None:
+            return None
+        if self.clock_offset_s is not None:
+            return max(0.0, answer.last_token_at + self.clock_offset_s - due_at)
+        delivered_at = extension.get("delivered_at")
+        return None if delivered_at is None else max(0.0, delivered_at - due_at)
+
+
+def refusal(status: int, body: bytes) -> str:
+    """One line that says why the server refused."""
+    try:
+        said = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        text = " ".join(body[:200].decode("utf-8", "replace").split())
+        return f"HTTP {status}: {text}" if text else f"HTTP {status}"
+    if isinstance(said, dict):
+        said = said.get("error", said.get("detail", said))
+    return f"HTTP {status}: {error_text(said)}"

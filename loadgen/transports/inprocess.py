@@ -1,0 +1,122 @@
+"""Calls to an engine in this process: the same machine without sockets, which is what virtual time needs.
+
+The only file of the load generator that knows the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from loadgen.call import Call, Completion
+from loadgen.config import Settings
+from mockserver.clock import Clock
+from mockserver.driver import Driver
+from mockserver.engine.config import EngineConfig
+from mockserver.engine.engine import Engine
+from mockserver.engine.profiles import Profile, get_profile
+from mockserver.engine.request import Request
+from mockserver.prompt import PromptEncoder
+from mockserver.tokens import num_tokens
+from traces.record import Lag, ServerSample
+
+ENGINE_SETTINGS = (
+    "block_size",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "max_model_len",
+    "scheduling_policy",
+    "enable_prefix_caching",
+)
+"""Settings of a run that are the engine's, under its own names."""
+
+
+@dataclass(eq=False, slots=True)
+class Machine:
+    """One engine with its driver and its prompt encoder."""
+
+    driver: Driver
+    encoder: PromptEncoder
+    config: EngineConfig
+    clock: Clock
+
+    def sample(self) -> ServerSample:
+        """The engine at this instant."""
+        return ServerSample(at=self.clock.now(), **asdict(self.driver.snapshot()))
+
+    def lag(self) -> Lag:
+        """How late answers were handed over against the model's own time."""
+        return Lag(**asdict(self.driver.lag.summary()))
+
+
+def engine_of(settings: Settings) -> tuple[Profile, EngineConfig]:
+    """The profile of ``settings``, and its engine's configuration with everything that they override."""
+    profile = get_profile(settings.profile)
+    override = settings.num_gpu_blocks_override
+    config = profile.engine_config(
+        num_blocks=None if override is None else override - 1,  # vLLM never uses one of them
+        **{name: getattr(settings, name) for name in ENGINE_SETTINGS},
+    )
+    return profile, config
+
+
+def build_machine(profile: Profile, config: EngineConfig, clock: Clock) -> Machine:
+    """A machine of ``profile`` with ``config``; somebody must run its driver."""
+    return Machine(
+        driver=Driver(Engine(config, profile.step_cost), clock),
+        encoder=PromptEncoder(block_size=config.block_size),
+        config=config,
+        clock=clock,
+    )
+
+
+class InProcessTransport:
+    """Hands calls straight to a driver."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._driver = machine.driver
+        self._encoder = machine.encoder
+        self._clock = machine.clock
+        self._max_model_len = machine.config.max_model_len
+
+    async def complete(self, call: Call) -> Completion:
+        """Submit ``call`` and sleep until its last token: nobody here watches the tokens in between."""
+        encoder = self._encoder
+        conversation = call.conversation
+        sent_at = self._clock.now()
+        prompt = encoder.chat(conversation.messages, conversation.tools)
+        assert call.reply is not None, "the engine in this process answers from the recording"
+        reply = encoder.reply(call.reply)
+        num_prompt_tokens = num_tokens(prompt)
+        num_output_tokens = num_tokens(reply)
+        try:
+            generation = self._driver.submit(
+                Request(
+                    request_id=call.call_id,
+                    num_prompt_tokens=num_prompt_tokens,
+                    path=encoder.path(prompt + reply),
+                    num_output_tokens=num_output_tokens,
+                    max_tokens=self._max_model_len - num_prompt_tokens,
+                    finish_reason="tool_calls" if call.reply.get("tool_calls") else "stop",
+                )
+            )
+        except ValueError as error:
+            return Completion(sent_at=sent_at, ended_at=sent_at, error=str(error))
+        try:
+            await generation.wait()
+        finally:
+            if generation.finish_reason is None:
+                self._driver.abort(call.call_id)
+        return Completion(
+            sent_at=sent_at,
+            ended_at=self._clock.now(),
+            first_token_at=generation.first_token_at,
+            last_token_at=generation.last_token_at,
+            num_prompt_tokens=num_prompt_tokens,
+            num_cached_tokens=generation.num_cached_tokens,
+            num_output_tokens=generation.num_output_tokens,
+            expected_output_tokens=num_output_tokens,
+            finish_reason=generation.finish_reason,
+            error="the engine aborted the call" if generation.finish_reason == "abort" else None,
+            scheduled_at=generation.scheduled_at,
+            num_preemptions=generation.num_preemptions,
+        )

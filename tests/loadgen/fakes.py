@@ -1,0 +1,110 @@
+"""What tests of the load generator pass in: small tasks, and a transport that answers after a fixed time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from loadgen.call import Call, Completion
+from loadgen.recorder import Recorder
+from loadgen.run import Architecture, replay
+from loadgen.tools import ToolTimes
+from mockserver.clock import Clock, VirtualClock, run_virtual
+from traces.record import ServerSample
+from traces.trajectory import ToolCall, ToolSchema, Trajectory, Turn
+
+
+def make_tool(name: str, domain: str) -> ToolSchema:
+    return ToolSchema(name=name, domain=domain, text=f'{{"type":"function","function":{{"name":"{name}"}}}}')
+
+
+def make_call(call_id: str, domain: str, *, result: str = "done", latency_s: float | None = None) -> ToolCall:
+    return ToolCall(
+        call_id=call_id, name=f"{domain}-do", domain=domain, arguments="{}", result=result, latency_s=latency_s
+    )
+
+
+def make_task(task_id: str, *turns: Turn, **fields: Any) -> Trajectory:
+    return Trajectory(
+        task_id=task_id,
+        turns=turns,
+        user_prompt=f"Do {task_id}.",
+        system_prompt="You are helpful.",
+        tools=tuple(make_tool(f"{domain}-do", domain) for domain in ("mail", "files", "local")),
+        **fields,
+    )
+
+
+@dataclass(eq=False, slots=True)
+class FakeTransport:
+    """Answers each call after ``latency_s``; remembers the prompts it saw."""
+
+    clock: Clock
+    latency_s: float = 1.0
+    fail: Callable[[Call], str | None] = lambda _: None
+    prompts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    tools: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    most_in_flight: int = 0
+    _num_in_flight: int = 0
+
+    async def complete(self, call: Call) -> Completion:
+        sent_at = self.clock.now()
+        self.prompts[call.call_id] = list(call.conversation.messages)
+        self.tools[call.call_id] = call.conversation.tools
+        self._num_in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self._num_in_flight)
+        await self.clock.sleep_until(sent_at + self.latency_s)
+        self._num_in_flight -= 1
+        error = self.fail(call)
+        at = self.clock.now()
+        if error is not None:
+            return Completion(sent_at=sent_at, ended_at=at, error=error, status=500)
+        return Completion(
+            sent_at=sent_at,
+            ended_at=at,
+            first_token_at=sent_at,
+            last_token_at=at,
+            num_prompt_tokens=10,
+            num_cached_tokens=0,
+            num_output_tokens=2,
+            expected_output_tokens=2,
+            finish_reason="stop",
+        )
+
+
+async def see_nothing() -> ServerSample | None:
+    return None
+
+
+def replay_virtually(
+    architecture: Architecture,
+    *tasks: Trajectory,
+    arrives_at: tuple[float, ...] | None = None,
+    max_concurrency: int | None = None,
+    tool_times: ToolTimes | None = None,
+    is_open_loop: bool = False,
+    fail: Callable[[Call], str | None] = lambda _: None,
+) -> tuple[Recorder, FakeTransport]:
+    """Replay ``tasks`` against a transport that takes one second a call."""
+    recorder = Recorder()
+    transports: list[FakeTransport] = []
+
+    def main(clock: VirtualClock) -> Coroutine[Any, Any, None]:
+        transports.append(FakeTransport(clock, fail=fail))
+        return replay(
+            tasks,
+            arrives_at or (0.0,) * len(tasks),
+            architecture=architecture,
+            clock=clock,
+            transport=transports[0],
+            look=see_nothing,
+            recorder=recorder,
+            tool_times=tool_times or ToolTimes(recorded=True, mean_s=0.0),
+            max_concurrency=max_concurrency,
+            sample_period_s=1.0,
+            is_open_loop=is_open_loop,
+        )
+
+    run_virtual(main)
+    return recorder, transports[0]

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadgen.config import Settings
+from loadgen.sources import OneLineParser, SettingsError, add_flags, dashed, load_settings
+
+
+def load(*argv: str, command: str = "run", environ: dict[str, str] | None = None) -> Settings:
+    parser = OneLineParser(argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    add_flags(parser, command)
+    return load_settings(vars(parser.parse_args([dashed(one) for one in argv])), environ or {})
+
+
+def test_without_anything_given_the_engine_is_in_this_process_and_time_is_virtual() -> None:
+    settings = load()
+
+    assert settings.is_in_process
+    assert settings.is_virtual
+    assert settings.workload == "toolathlon-like"
+
+
+def test_flags_win_over_environment_over_file(tmp_path: Path) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text("max-concurrency = 1\nseed = 1\nnum_tasks = 1\ntime_scale = 20\n")
+
+    settings = load(
+        "--config", str(config), "--max-concurrency", "3", environ={"LOADGEN_MAX_CONCURRENCY": "2", "LOADGEN_SEED": "2"}
+    )
+
+    assert (settings.max_concurrency, settings.seed, settings.num_tasks) == (3, 2, 1)
+    assert settings.fixed_time_scale == 20.0
+
+
+def test_names_of_vllm_are_understood() -> None:
+    assert load("--base-url", "http://localhost:8000").target == "http://localhost:8000"
+    assert load("--num-prompts", "5", "--max_concurrency=2").num_tasks == 5
+    assert load("--result-dir", "x").out == "x"
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "text"),
+    [
+        (("--no-such-flag",), {}, "no-such-flag"),
+        ((), {"LOADGEN_NO_SUCH": "1"}, "LOADGEN_NO_SUCH"),
+        (("--max-concurrency", "0"), {}, "max_concurrency must be at least 1, got 0"),
+        (("--max-concurrency", "many"), {}, "--max-concurrency: .*'many'"),
+        ((), {"LOADGEN_SEED": "x"}, "LOADGEN_SEED"),
+        (("--target", "localhost"), {}, "got 'localhost'"),
+        (("--target", "http", "--clock", "virtual"), {}, "virtual time is for target in-process"),
+        (("--time-scale", "fast"), {}, "time_scale must be a number or auto, got 'fast'"),
+        (("--time-scale", "0"), {}, "time_scale must be more than 0"),
+        (("--architectures", "react"), {}, "architectures"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(argv: tuple[str, ...], environ: dict[str, str], text: str) -> None:
+    with pytest.raises(SettingsError, match=text) as caught:
+        load(*argv, environ=environ)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_keys_of_a_file_are_refused(tmp_path: Path) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text("max_concurency = 1\n")
+
+    with pytest.raises(SettingsError, match="unknown setting 'max_concurency'"):
+        load("--config", str(config))
+
+
+def test_an_experiment_has_lists_where_a_run_has_one() -> None:
+    settings = load("--architectures", "react", "--prefix-cache", "on", command="experiment")
+
+    assert (settings.architectures, settings.prefix_cache) == (("react",), ("on",))
+    with pytest.raises(SettingsError):
+        load("--architecture", "react", command="experiment")
+
+
+def test_the_header_gets_every_setting_as_json_can_hold_it() -> None:
+    public: dict[str, Any] = load("--seed", "4").public()
+
+    assert public["seed"] == 4
+    assert public["architectures"] == ["react", "orchestrator"]
