@@ -79,6 +79,7 @@ class Engine:
         """Of the step that begins next, where ``skip`` found it out already."""
         self._request_by_id: dict[str, Request] = {}
         self._num_arrived = 0
+        self._num_in_flight = 0
         self._num_steps = 0
         self._busy_s = 0.0
         self._occupancy_s = 0.0
@@ -116,6 +117,8 @@ class Engine:
     def begin_step(self, at: float) -> Step | None:
         """Decide the next batch at ``at``; it starts when the step before it ends. None if there is nothing to run."""
         batch = self.scheduler.schedule()
+        if batch.preempted and not batch.num_tokens_by_request and not self._num_in_flight:
+            batch = self.scheduler.schedule()  # everyone had to step back, and nobody is admitted in such a step
         if not batch.num_tokens_by_request:
             return None
         for request in batch.admitted:
@@ -123,11 +126,13 @@ class Engine:
         starts_at = max(at, self._busy_until)
         ends_at = starts_at + self._count_step(batch.shape)
         self._busy_until = ends_at
+        self._num_in_flight += 1
         return Step(batch, starts_at, ends_at)
 
     def finish_step(self, step: Step) -> StepResult:
         """Hand out the step's tokens."""
         at = step.ends_at
+        self._num_in_flight -= 1
         emitted = [request for request in step.batch.sampling if request.status is not Status.FINISHED]
         finished = self.scheduler.update(step.batch)
         _note_first_tokens(step.batch.prompts_done, at)

@@ -112,6 +112,7 @@ class Scheduler:
                 request.watched
                 or num_left < 1
                 or request.num_tokens - request.num_computed_tokens != num_ahead
+                or request.num_computed_tokens < request.num_prompt_tokens
                 or request.num_placeholders != num_in_flight
             ):
                 return 0
