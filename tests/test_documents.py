@@ -1,0 +1,58 @@
+"""What the documents name is there, and they keep to their own rules."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from loadgen.config import Settings
+from mockserver.api.settings import ServerSettings
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+by_name = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+
+
+def prose_of(document: Path) -> str:
+    """The text without its code blocks."""
+    return re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+@by_name
+def test_paths_exist(document: Path) -> None:
+    """A path in backticks starts with a folder of ours; links are relative to the document."""
+    folders = {path.name for path in ROOT.iterdir() if path.is_dir()} - {"runs", ".venv"}
+    text = prose_of(document)
+    named = [ROOT / path for path in re.findall(r"`([\w.-]+/[\w./-]*)`", text) if path.split("/")[0] in folders]
+    linked = [document.parent / path for path in re.findall(r"\]\(([\w./-]+)\)", text)]
+
+    missing = [str(path.relative_to(ROOT)) for path in (*named, *linked) if not path.resolve().exists()]
+
+    assert not missing
+
+
+@by_name
+def test_tone_is_even(document: Path) -> None:
+    text = prose_of(document)
+
+    assert not re.search(r"\w!(\s|$)", text, flags=re.MULTILINE)
+    assert "simply" not in text.lower()
+
+
+@by_name
+def test_one_sentence_per_line(document: Path) -> None:
+    """Lists and tables may hold short ones in a row; running text may not."""
+    running = [line for line in prose_of(document).splitlines() if re.match(r"[A-Z`]", line)]
+
+    assert [line for line in running if re.search(r"[a-z`)]\. [A-Z`]", line)] == []
+
+
+@pytest.mark.parametrize(("command", "settings"), [("mockserver", ServerSettings), ("loadgen", Settings)])
+def test_every_setting_is_documented(command: str, settings: type[ServerSettings] | type[Settings]) -> None:
+    page = (ROOT / "docs" / f"{command}.md").read_text(encoding="utf-8")
+    flags = ["--" + field.name.replace("_", "-") for field in dataclasses.fields(settings)]
+
+    assert [flag for flag in flags if f"| `{flag}`" not in page] == []
