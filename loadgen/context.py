@@ -20,7 +20,7 @@ Message = dict[str, Any]
 """A chat message in OpenAI's form."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Conversation:
     """What one agent's next prompt holds: its tools, and its messages so far."""
 

@@ -6,9 +6,11 @@ The only file of the load generator that knows the machine.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from weakref import WeakKeyDictionary
 
 from loadgen.call import Call, Completion
 from loadgen.config import Settings
+from loadgen.context import Conversation
 from mockserver.clock import Clock
 from mockserver.driver import Driver
 from mockserver.engine.config import EngineConfig
@@ -77,13 +79,15 @@ class InProcessTransport:
         self._encoder = machine.encoder
         self._clock = machine.clock
         self._max_model_len = machine.config.max_model_len
+        self._generation_prompt = machine.encoder.chat(())
+        self._history: WeakKeyDictionary[Conversation, _History] = WeakKeyDictionary()
 
     async def complete(self, call: Call) -> Completion:
         """Submit ``call`` and sleep until its last token: nobody here watches the tokens in between."""
         encoder = self._encoder
         conversation = call.conversation
         sent_at = self._clock.now()
-        prompt = encoder.chat(conversation.messages, conversation.tools)
+        prompt = self._prompt(conversation)
         assert call.reply is not None, "the engine in this process answers from the recording"
         reply = encoder.reply(call.reply)
         num_prompt_tokens = num_tokens(prompt)
@@ -120,3 +124,24 @@ class InProcessTransport:
             scheduled_at=generation.scheduled_at,
             num_preemptions=generation.num_preemptions,
         )
+
+    def _prompt(self, conversation: Conversation) -> bytes:
+        """The prompt's ids; only messages that are new since the last call are encoded."""
+        messages = conversation.messages
+        history = self._history.get(conversation)
+        if history is None:
+            history = self._history[conversation] = _History()
+            new = self._encoder.chat(messages, conversation.tools, add_generation_prompt=False)
+        else:
+            new = self._encoder.chat(messages[history.num_messages :], add_generation_prompt=False)
+        history.token_ids += new
+        history.num_messages = len(messages)
+        return history.token_ids + self._generation_prompt
+
+
+@dataclass(eq=False, slots=True)
+class _History:
+    """A conversation's ids so far."""
+
+    token_ids: bytes = b""
+    num_messages: int = 0

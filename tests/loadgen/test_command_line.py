@@ -1,0 +1,118 @@
+"""The commands as a person runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loadgen.__main__ import main
+from traces.jsonl import read_run
+
+SMALL = ("--num-tasks", "3", "--no-live")
+
+
+def header_of(directory: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((directory / "run.json").read_text())
+    return loaded
+
+
+def test_a_run_is_a_directory_that_can_be_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["run", *SMALL, "--out", str(tmp_path / "run")])
+
+    assert code == 0
+    run = read_run(tmp_path / "run")
+    assert run.header.complete
+    assert run.header.invalid_reasons == ()
+    assert run.header.prefix_caching is True
+    assert run.header.settings["num_tasks"] == 3
+    assert len(run.tasks) == 3
+    assert len(run.calls) == run.summary["completed"] == sum(task.num_calls for task in run.tasks)
+    assert len(run.tools) == sum(task.num_tool_calls for task in run.tasks)
+    assert run.samples[-1].num_finished_requests == len(run.calls)
+    assert str(tmp_path / "run") in capsys.readouterr().out
+
+
+def test_the_same_experiment_has_the_same_digest_under_another_hash_seed(tmp_path: Path) -> None:
+    said = []
+    for seed in ("1", "2"):
+        command = [sys.executable, "-m", "loadgen", "experiment", *SMALL, "--clock", "virtual"]
+        done = subprocess.run(
+            [*command, "--out", str(tmp_path / seed)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        said.append([line for line in done.stdout.splitlines() if line.startswith("digest: ")])
+
+    assert said[0] == said[1]
+    assert len(said[0]) == 1
+    digests = [header_of(tmp_path / seed / "react-cache")["digest"] for seed in ("1", "2")]
+    assert digests[0] == digests[1]
+
+
+def test_an_experiment_is_the_four_cells_on_the_same_tasks(tmp_path: Path) -> None:
+    code = main(["experiment", *SMALL, "--out", str(tmp_path)])
+
+    assert code == 0
+    headers = {path.name: header_of(path) for path in sorted(tmp_path.iterdir())}
+    assert list(headers) == ["orchestrator-cache", "orchestrator-nocache", "react-cache", "react-nocache"]
+    assert len({header["workload_digest"] for header in headers.values()}) == 1
+    assert headers["react-nocache"]["prefix_caching"] is False
+
+
+def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    running = subprocess.Popen(
+        [sys.executable, "-m", "loadgen", "run", *SMALL, "--clock", "wall", "--out", str(directory)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    calls = directory / "calls.jsonl"
+    while not (calls.exists() and calls.stat().st_size) and running.poll() is None:
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(timeout=0.1)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+
+    assert running.returncode == 130, err
+    assert "Traceback" not in err
+    assert "INVALID: " in out
+    run = read_run(directory)
+    assert not run.header.complete
+    assert any("interrupted" in reason for reason in run.header.invalid_reasons)
+    assert run.calls
+    assert run.summary["completed"] == len(run.calls)
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (("run", "--num-tasks", "0"), "num_tasks must be at least 1, got 0"),
+        (("run", "--workload", "no-such"), "no-such"),
+        (("run", "--architecture", "nobody"), "react, orchestrator, got 'nobody'"),
+        (("run", "--profile", "toaster"), "toaster"),
+        (("run", "--target", "http://127.0.0.1:9/v1"), "http://127.0.0.1:9/v1/models"),
+        (("run", "--block-size", "0"), "block_size"),
+        ((), "run|experiment"),
+        (("walk",), "walk"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(
+    argv: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_run = argv[:1] == ("run",) and "--num-tasks" not in argv
+    code = main([*argv, *SMALL] if is_run else argv)
+
+    said = capsys.readouterr()
+    assert code == 2
+    assert text in said.err
+    assert said.err.count("\n") == 1
