@@ -143,17 +143,34 @@ class Scheduler:
         )
 
     def _cache_generated_blocks(self, num_steps: int, num_in_flight: int) -> None:
-        """Make the blocks that quiet steps filled hittable, in the order in which single steps would have."""
+        """Make the blocks that quiet steps filled hittable, as single steps would have."""
+        if not self.config.enable_prefix_caching:
+            return
+        block_size = self.config.block_size
+        growing: list[tuple[Request, int]] = []
+        chain_ids: list[int] = []
+        for request in self.running:
+            num_full = (request.num_computed_tokens - num_in_flight) // block_size
+            num_cached = request.table.num_cached
+            if num_full > num_cached:
+                growing.append((request, num_full))
+                chain_ids.extend(run.chain_id for run in request.path if run.end > num_cached)
+        if len(chain_ids) > len(set(chain_ids)):
+            self._cache_step_by_step(growing, num_steps, num_in_flight)
+            return
+        for request, num_full in growing:
+            self.pool.cache(request.table, num_full)
+
+    def _cache_step_by_step(self, growing: list[tuple[Request, int]], num_steps: int, num_in_flight: int) -> None:
+        """Two requests that generate the same text fill the same blocks: whose copy is the older matters."""
         block_size = self.config.block_size
         filled: list[tuple[int, int, int]] = []
-        for order, request in enumerate(self.running):
+        for order, (request, num_full) in enumerate(growing):
             num_known = request.num_computed_tokens - num_in_flight
-            for num_full in range(request.table.num_cached + 1, num_known // block_size + 1):
-                filled.append((num_steps - (num_known - num_full * block_size), order, num_full))
-        # Two requests that generate the same text fill the same blocks: whose copy is the older matters.
-        filled.sort()
-        for _, order, num_full in filled:
-            self.pool.cache(self.running[order].table, num_full)
+            for number in range(request.table.num_cached + 1, num_full + 1):
+                filled.append((num_steps - (num_known - number * block_size), order, number))
+        for _, order, number in sorted(filled):
+            self.pool.cache(growing[order][0].table, number)
 
     def check_invariants(self, requests: list[Request]) -> None:
         """Assert what is always true, given all live requests. For tests."""
