@@ -30,7 +30,7 @@ ENV PATH=/opt/replayrig/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     MOCKSERVER_HOST=0.0.0.0 \
     MOCKSERVER_PORT=8000
-USER replayrig
+USER 10001
 EXPOSE 8000
 HEALTHCHECK --interval=5s --timeout=3s --start-period=20s CMD \
     ["python", "-c", "import os, urllib.request as r; r.urlopen(f'http://127.0.0.1:{os.environ[\"MOCKSERVER_PORT\"]}/health', timeout=2)"]
