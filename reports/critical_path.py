@@ -77,15 +77,10 @@ def mean_shares(paths: Sequence[CriticalPath]) -> PathShares | None:
     if not paths:
         return None
     parts = np.asarray(
-        [
-            (p.shares.queue_s, p.shares.prefill_s, p.shares.decode_s, p.shares.tool_s, p.shares.harness_s)
-            for p in paths
-        ]
+        [(p.shares.queue_s, p.shares.prefill_s, p.shares.decode_s, p.shares.tool_s, p.shares.harness_s) for p in paths]
     ).mean(axis=0)
     queue_s, prefill_s, decode_s, tool_s, harness_s = (float(part) for part in parts)
-    return PathShares(
-        queue_s=queue_s, prefill_s=prefill_s, decode_s=decode_s, tool_s=tool_s, harness_s=harness_s
-    )
+    return PathShares(queue_s=queue_s, prefill_s=prefill_s, decode_s=decode_s, tool_s=tool_s, harness_s=harness_s)
 
 
 class _CallParts:
@@ -124,9 +119,7 @@ def _path_of_task(
             decode_s += parts.decode_s[current.position]
         steps.append(PathStep(kind=current.kind, position=current.position, gap_s=gap_s))
         place, current = previous_place or 0, previous
-    shares = PathShares(
-        queue_s=queue_s, prefill_s=prefill_s, decode_s=decode_s, tool_s=tool_s, harness_s=harness_s
-    )
+    shares = PathShares(queue_s=queue_s, prefill_s=prefill_s, decode_s=decode_s, tool_s=tool_s, harness_s=harness_s)
     return CriticalPath(task_id=task_id, steps=tuple(reversed(steps)), shares=shares)
 
 

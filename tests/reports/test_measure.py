@@ -90,9 +90,7 @@ def test_goodput_needs_every_objective_and_the_metric_itself() -> None:
 
 
 def test_makespan_runs_from_the_first_start_to_the_last_end() -> None:
-    run = make_run(
-        tasks=[make_task("a", started_at=1.0, ended_at=5.0), make_task("b", started_at=2.0, ended_at=9.0)]
-    )
+    run = make_run(tasks=[make_task("a", started_at=1.0, ended_at=5.0), make_task("b", started_at=2.0, ended_at=9.0)])
 
     assert measure.makespan_s(run.tasks) == 8.0
     assert measure.task_time_s(run.tasks).tolist() == [4.0, 7.0]

@@ -29,9 +29,7 @@ def small_run() -> dict[str, Any]:
         "tasks": [make_task(ended_at=5.0, num_calls=2, num_tool_calls=1)],
         "samples": [
             make_sample(0.0),
-            make_sample(
-                5.0, busy_s=4.0, occupancy_s=4.0, num_computed_prompt_tokens=154, num_evicted_blocks=3
-            ),
+            make_sample(5.0, busy_s=4.0, occupancy_s=4.0, num_computed_prompt_tokens=154, num_evicted_blocks=3),
         ],
     }
 
@@ -88,9 +86,7 @@ def test_a_run_of_nothing_has_a_summary_too() -> None:
 
 
 def test_objectives_are_given_in_milliseconds() -> None:
-    assert parse_objectives(["ttft:500", "tpot:50", "e2el:10000"]) == Objectives(
-        ttft_s=0.5, tpot_s=0.05, e2e_s=10.0
-    )
+    assert parse_objectives(["ttft:500", "tpot:50", "e2el:10000"]) == Objectives(ttft_s=0.5, tpot_s=0.05, e2e_s=10.0)
 
 
 @pytest.mark.parametrize("text", ["ttft", "ttft:fast", "speed:1", "ttft:0", "ttft:nan"])

@@ -1,0 +1,93 @@
+"""Runs lined up: names that tell them apart, and every metric side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reports.measure import RunColumns
+from reports.numbers import Numbers, Objectives
+from reports.summary import numbers_of
+from reports.table import Metric, shown_metrics
+from traces.record import RunHeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledRun:
+    """A run with its numbers, under a name that no other run of the report has."""
+
+    label: str
+    columns: RunColumns
+    numbers: Numbers
+
+    @property
+    def header(self) -> RunHeader:
+        """What was run."""
+        return self.columns.header
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the run may be believed."""
+        return not self.numbers.invalid_reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Several runs and the metrics that any of them has, in the order they were given."""
+
+    runs: tuple[LabelledRun, ...]
+    metrics: tuple[Metric, ...]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether all of the runs may be believed."""
+        return all(run.is_valid for run in self.runs)
+
+
+def compare(runs: Sequence[RunColumns], objectives: Objectives | None = None) -> Comparison:
+    """Measure the runs and line them up."""
+    numbers = [numbers_of(run, objectives) for run in runs]
+    labels = tell_apart([run.header for run in runs])
+    return Comparison(
+        runs=tuple(
+            LabelledRun(label=label, columns=run, numbers=number)
+            for label, run, number in zip(labels, runs, numbers, strict=True)
+        ),
+        metrics=tuple(shown_metrics(numbers)),
+    )
+
+
+_PARTS: tuple[Callable[[RunHeader], str], ...] = (
+    lambda h: f"workload {h.workload}",
+    lambda h: h.profile or "unknown profile",
+    lambda h: "HTTP" if h.target != "in-process" else "in process",
+    lambda h: f"{h.clock} time" if h.time_scale is None else f"time x{h.time_scale:g}",
+    lambda h: f"{h.max_num_seqs} sequences",
+    lambda h: f"{h.num_tasks} tasks",
+    lambda h: f"seed {h.seed}",
+    lambda h: h.run_id,
+)
+
+
+def tell_apart(headers: Sequence[RunHeader]) -> list[str]:
+    """A name for each run: its architecture and cache, then only what it takes to tell it from the others."""
+    names = [[header.architecture, *_cache(header)] for header in headers]
+    for part in _PARTS:
+        if len({tuple(name) for name in names}) == len(names):
+            break
+        values = [part(header) for header in headers]
+        counts = Counter(tuple(name) for name in names)
+        if len(set(values)) > 1:
+            names = [
+                [*name, value] if counts[tuple(name)] > 1 else name for name, value in zip(names, values, strict=True)
+            ]
+    labels = [", ".join(name) for name in names]
+    return [
+        label if labels.count(label) == 1 else f"{label} ({labels[: place + 1].count(label)})"
+        for place, label in enumerate(labels)
+    ]
+
+
+def _cache(header: RunHeader) -> list[str]:
+    return [] if header.prefix_caching is None else [f"cache {'on' if header.prefix_caching else 'off'}"]

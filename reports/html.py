@@ -1,0 +1,253 @@
+"""One self-contained page: no network, opens from disk, and whatever stands in a run's records stays text."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from reports.charts import chart
+from reports.compare import Comparison, LabelledRun
+from reports.figures import Figure, figures
+from reports.finding import finding
+from reports.table import PERCENTILES, Metric, format_value
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<header class="top">
+<h1>{title}</h1>
+<p class="quiet">{subtitle}</p>
+<ul class="validity" id="validity">{validity}</ul>
+</header>
+<nav aria-label="Sections"><div><span class="links">{navigation}</span>\
+<button id="theme" type="button" aria-label="Switch between dark and light">Dark</button></div></nav>
+<main>
+{sections}
+</main>
+<script type="application/json" id="report">{data}</script>
+{scripts}
+</body>
+</html>
+"""
+
+
+def write_page(comparison: Comparison, path: Path) -> int:
+    """Write the page; returns its size in bytes."""
+    page = render(comparison).encode()
+    path.write_bytes(page)
+    return len(page)
+
+
+def render(comparison: Comparison) -> str:
+    """The whole page as text."""
+    shown = figures(comparison)
+    sections = [
+        ("finding", "Finding", _finding(comparison, shown)),
+        ("overview", "At a glance", _charts(shown, ("prompt_tokens", "critical_path"))),
+        ("numbers", "All numbers", _table(comparison)),
+        ("distributions", "Distributions", _charts(shown, ("task_time", "ttft", "tpot", "e2e"))),
+        (
+            "over-time",
+            "Over time",
+            _charts(shown, ("prefill_queue", "batch", "kv_pool", "evictions", "token_rates", "output_rate")),
+        ),
+        ("runs", "The runs", _provenance(comparison)),
+    ]
+    sections = [section for section in sections if section[2]]
+    data = {
+        "runs": [run.label for run in comparison.runs],
+        "charts": {
+            figure.name: chart(figure, comparison) | {"series": _series(figure, comparison)} for figure in shown
+        },
+    }
+    scripts = [_plotly(), _part("page.js")]
+    return _PAGE.format(
+        policy=_policy(scripts),
+        title=escape(_title(comparison)),
+        style=_part("page.css"),
+        subtitle=escape(_subtitle(comparison)),
+        validity=_validity(comparison),
+        navigation="".join(f'<a href="#{key}">{title}</a>' for key, title, _ in sections),
+        sections="\n".join(
+            f'<section id="{key}" aria-labelledby="{key}-title"><h2 id="{key}-title">{title}</h2>{body}</section>'
+            for key, title, body in sections
+        ),
+        data=embedded_json(data),
+        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
+    )
+
+
+def embedded_json(value: Any) -> str:
+    """JSON that may stand in a script element: nothing in it can end the element or start another."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """Only these very scripts may run, and nothing may be fetched from anywhere."""
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415  # only a page needs its 5 MB
+
+    script: str = get_plotlyjs()
+    return script
+
+
+def _part(name: str) -> str:
+    return files("reports").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _title(comparison: Comparison) -> str:
+    named = {"react": "ReAct"}
+    architectures = list(dict.fromkeys(run.header.architecture for run in comparison.runs))
+    if len(comparison.runs) == 1:
+        return comparison.runs[0].label
+    caches = {run.header.prefix_caching for run in comparison.runs}
+    cache = ", prefix cache off and on" if {True, False} <= caches else ""
+    return f"{' and '.join(named.get(a, a) for a in architectures)}{cache}: {len(comparison.runs)} runs compared"
+
+
+def _subtitle(comparison: Comparison) -> str:
+    def distinct(values: Sequence[str]) -> str:
+        return " / ".join(dict.fromkeys(values))
+
+    headers = [run.header for run in comparison.runs]
+    return ", ".join(
+        [
+            f"workload {distinct([header.workload for header in headers])}",
+            f"{distinct([str(header.num_tasks) for header in headers])} tasks",
+            f"profile {distinct([header.profile or 'unknown' for header in headers])}",
+            f"{distinct([_clock(run) for run in comparison.runs])}",
+            f"target {distinct([header.target for header in headers])}",
+            f"replayrig {distinct([header.version for header in headers])}",
+        ]
+    )
+
+
+def _clock(run: LabelledRun) -> str:
+    header = run.header
+    if header.time_scale is None:
+        return f"{header.clock} time"
+    return f"{header.clock} time, {header.time_scale:g} simulated seconds a second"
+
+
+def _validity(comparison: Comparison) -> str:
+    """One line where all is well; a line for each run that must not be believed, and why."""
+    invalid = [run for run in comparison.runs if not run.is_valid]
+    valid = [run for run in comparison.runs if run.is_valid]
+    items = []
+    for run in invalid:
+        reasons = escape("; ".join(run.numbers.invalid_reasons))
+        items.append(f'<li class="invalid"><b>INVALID</b>: {escape(run.label)}: {reasons}</li>')
+    if valid:
+        lag_s = max((run.numbers.lag.p99_s for run in valid if run.numbers.lag is not None), default=None)
+        lag = "" if lag_s is None else f" (p99 lag at most {format_value(lag_s)} s)"
+        which = "all runs" if not invalid and len(valid) > 1 else "; ".join(run.label for run in valid)
+        items.append(f'<li class="valid"><b>Valid</b>: {escape(which)}{lag}</li>')
+    return "".join(items)
+
+
+def _finding(comparison: Comparison, shown: Sequence[Figure]) -> str:
+    words = ""
+    for text in finding(comparison):
+        first, dot, rest = _unbroken(text).partition(". ")
+        words += f"<p><strong>{escape(first + dot)}</strong>{escape(rest)}</p>"
+    pictures = _charts(shown, ("makespan", "hit_rate"))
+    return f'<div class="beside"><div class="finding">{words}</div>{pictures}</div>'
+
+
+def _unbroken(text: str) -> str:
+    """A number stays on one line with its unit."""
+    return re.sub(r"(?<=\d) (?=(?:s|M|G|%|times)\b|%)", "\u00a0", text)
+
+
+def _charts(shown: Sequence[Figure], names: Sequence[str]) -> str:
+    by_name = {figure.name: figure for figure in shown}
+    parts = [_figure(by_name[name]) for name in names if name in by_name]
+    return f'<div class="charts">{"".join(parts)}</div>' if parts else ""
+
+
+def _figure(figure: Figure) -> str:
+    title = escape(figure.title)
+    buttons = "".join(
+        f'<button type="button" data-save="{kind}" aria-label="Save {title} as {kind.upper()}">{kind.upper()}</button>'
+        for kind in ("svg", "png", "csv")
+    )
+    return (
+        f"<figure><figcaption><h3>{title}</h3><p>{escape(figure.caption)}</p></figcaption>"
+        f'<div class="chart" data-chart="{figure.name}" role="img" aria-label="{title}"></div>'
+        f'<div class="tools">{buttons}</div></figure>'
+    )
+
+
+def _series(figure: Figure, comparison: Comparison) -> list[dict[str, Any]]:
+    """The figure's numbers for the CSV button: what ``reports export --figure`` prints."""
+    return [
+        {"run": None if one.run is None else comparison.runs[one.run].label, "name": one.name, "x": one.x, "y": one.y}
+        for one in figure.series
+    ]
+
+
+def _table(comparison: Comparison) -> str:
+    head = "".join(f'<th scope="col">{escape(run.label)}</th>' for run in comparison.runs)
+    rows = []
+    group = None
+    for metric in comparison.metrics:
+        if metric.group != group:
+            group = metric.group
+            rows.append(
+                f'<tr class="group"><th scope="rowgroup" colspan="{len(comparison.runs) + 1}">{escape(group)}</th></tr>'
+            )
+        columns = [metric.values(run.numbers) for run in comparison.runs]
+        for place, values in enumerate(zip(*columns, strict=True)):
+            title = f"{metric.title} {PERCENTILES[place]}" if metric.is_spread else metric.title
+            rows.append(_row(title, metric, values))
+    return (
+        '<div class="scroll" tabindex="0" role="region" aria-label="All numbers"><table>'
+        f'<thead><tr><th scope="col">Metric</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    )
+
+
+def _row(title: str, metric: Metric, values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    best = None
+    if metric.better is not None and len(set(known)) > 1:
+        best = min(known) if metric.better == "lower" else max(known)
+    top = max((abs(value) for value in known), default=0.0)
+    cells = []
+    for value in values:
+        width = 0 if value is None or not top else round(100 * abs(value) / top)
+        style = ' class="best"' if value is not None and value == best else ""
+        cells.append(f'<td{style}>{format_value(value)}<span class="bar" style="width:{width}%"></span></td>')
+    return f'<tr><th scope="row">{escape(title)}</th>{"".join(cells)}</tr>'
+
+
+def _provenance(comparison: Comparison) -> str:
+    blocks = []
+    for run in comparison.runs:
+        header = json.dumps(dataclasses.asdict(run.header), indent=2, default=str)
+        blocks.append(f"<details><summary>{escape(run.label)}</summary><pre>{escape(header)}</pre></details>")
+    text = (
+        "<p>Everything here is computed from the run directories; these commands give the same numbers:</p>"
+        "<pre>reports show RUN... --json\nreports export RUN... --figure NAME</pre>"
+    )
+    return text + "".join(blocks)

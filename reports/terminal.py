@@ -1,0 +1,51 @@
+"""The comparison as a table for a terminal: validity first, readable without colour."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from reports.compare import Comparison
+from reports.finding import finding
+from reports.table import PERCENTILES, format_value
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    """Validity, one line a run; the table; the finding in words."""
+    for line, is_valid in validity_lines(comparison):
+        console.print(Text(line, style="" if is_valid else "bold red"))
+    console.print(comparison_table(comparison))
+    for paragraph in finding(comparison):
+        console.print(Text(paragraph), soft_wrap=False)
+
+
+def validity_lines(comparison: Comparison) -> list[tuple[str, bool]]:
+    """Whether the runs may be believed: one line where all are valid, else one for each that is not."""
+    invalid = [run for run in comparison.runs if not run.is_valid]
+    num_runs = len(comparison.runs)
+    if not invalid:
+        return [("valid" if num_runs == 1 else f"all {num_runs} runs are valid", True)]
+    lines = [(f"INVALID: {run.label}: {'; '.join(run.numbers.invalid_reasons)}", False) for run in invalid]
+    return lines if len(invalid) == num_runs else [*lines, (f"{num_runs - len(invalid)} other runs are valid", True)]
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """A row for each number that is shown briefly, a column for each run."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("", no_wrap=True)
+    for run in comparison.runs:
+        table.add_column(Text(run.label), justify="right")
+    group = None
+    for metric in comparison.metrics:
+        if not metric.is_brief:
+            continue
+        if group is not None and metric.group != group:
+            table.add_section()
+        group = metric.group
+        columns = [metric.values(run.numbers) for run in comparison.runs]
+        for place, values in enumerate(zip(*columns, strict=True)):
+            title = f"{metric.title} {PERCENTILES[place]}" if metric.is_spread else metric.title
+            table.add_row(title, *(format_value(value) for value in values))
+    return table

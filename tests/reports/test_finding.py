@@ -1,0 +1,66 @@
+"""The finding names a cause only where the numbers carry it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reports.compare import compare
+from reports.finding import finding
+from reports.measure import RunColumns
+from tests.reports.records import make_call, make_run, make_task
+
+
+def one_task_run(*, end: float, queue_s: float, num_prompt_tokens: int, **header: Any) -> RunColumns:
+    call = make_call(
+        scheduled_at=queue_s, first_token_at=queue_s + 0.1, last_token_at=end, num_prompt_tokens=num_prompt_tokens
+    )
+    return make_run(
+        calls=[call], tasks=[make_task(ended_at=end, num_subagents=header.pop("num_subagents", 0))], **header
+    )
+
+
+def test_work_is_the_cause_where_the_server_limits_both_and_the_ratios_agree() -> None:
+    fast = one_task_run(
+        end=10.0,
+        queue_s=9.0,
+        num_prompt_tokens=1000,
+        prefix_caching=False,
+        architecture="orchestrator",
+        num_subagents=2,
+    )
+    slow = one_task_run(end=30.0, queue_s=28.0, num_prompt_tokens=3000, prefix_caching=False)
+
+    (text,) = finding(compare([slow, fast]))
+
+    assert text.startswith(
+        "With the prefix cache off, the orchestrator finishes the 1 tasks in 10 s; ReAct takes 30 s,"
+    )
+    assert "3.0 times as many, which is the difference" in text
+    assert "information locality" in text
+
+
+def test_no_cause_is_named_where_the_server_waits_for_the_agents() -> None:
+    fast = one_task_run(end=10.0, queue_s=0.0, num_prompt_tokens=1000, architecture="orchestrator")
+    slow = one_task_run(end=30.0, queue_s=0.0, num_prompt_tokens=3000)
+
+    (text,) = finding(compare([slow, fast]))
+
+    assert "which is the difference" not in text
+    assert "An average task of ReAct takes 30 s: decode" in text
+
+
+def test_what_the_cache_does_is_said_for_each_architecture() -> None:
+    runs = [
+        one_task_run(end=40.0, queue_s=0.0, num_prompt_tokens=4000, prefix_caching=False),
+        one_task_run(end=10.0, queue_s=0.0, num_prompt_tokens=4000, prefix_caching=True),
+    ]
+
+    (text,) = finding(compare(runs))
+
+    assert text.startswith("ReAct goes from 40 s to 10 s with the prefix cache, 4.0 times as fast")
+
+
+def test_an_invalid_run_makes_the_finding_a_hint() -> None:
+    texts = finding(compare([make_run(complete=False)]))
+
+    assert "a hint and not a result" in texts[0]
