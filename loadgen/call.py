@@ -17,10 +17,10 @@ class Call:
     agent_id: str
     conversation: Conversation
     """The history so far; it grows only between the calls of its agent."""
-    reply: Message | None = None
+    reply: Message
     """The assistant message of the recording: what a scripted server answers."""
-    num_output_tokens: int | None = None
-    """How long the answer is to be; None: as long as ``reply``."""
+    num_output_tokens: int
+    """How many tokens the answer is to have, its end of turn included: those of ``reply``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

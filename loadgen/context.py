@@ -7,13 +7,14 @@ tokenises or serialises a history can know what it has already seen.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
 from mockserver.filler import filler
 from mockserver.tokens import TOKEN_BYTES, TokenText
+from traces.prompt_size import END_OF_TURN_TOKENS
 from traces.trajectory import RecordedPrompt, ToolSchema, Turn
 
 Message = dict[str, Any]
@@ -74,6 +75,13 @@ def assistant_message(turn: Turn) -> Message:
             for call in turn.tool_calls
         ],
     }
+
+
+def with_text(turn: Turn, seed: str) -> Turn:
+    """``turn``, given filler to say where the recording kept only the length of what was said."""
+    if turn.content or turn.tool_calls or turn.num_output_tokens is None:
+        return turn
+    return replace(turn, content=filler(seed, max(turn.num_output_tokens - END_OF_TURN_TOKENS, 0)))
 
 
 def tool_message(tool_call_id: str, text: str) -> Message:

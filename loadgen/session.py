@@ -19,10 +19,12 @@ from loadgen.context import (
     tool_message,
     tool_texts,
     user_message,
+    with_text,
 )
 from loadgen.recorder import Recorder
 from loadgen.tools import ToolTimes
 from mockserver.clock import Clock
+from traces.prompt_size import reply_tokens
 from traces.record import CallRecord, ToolRecord
 from traces.trajectory import ToolCall, ToolSchema, Turn
 
@@ -107,8 +109,9 @@ class Agent:
             self.conversation = Conversation(messages=[user_message(text_of_recorded_prompt(turn.prompt))])
         elif turn.user_message is not None:
             self.hear(turn.user_message)
+        turn = with_text(turn, f"{self.agent_id}#{self.index}")
         reply = assistant_message(turn)
-        await self._call(reply, turn.num_output_tokens)
+        await self._call(reply, reply_tokens(turn))
         self.conversation.add(reply)
         if turn.content:
             self.last_said = turn.content
@@ -136,7 +139,7 @@ class Agent:
         await self.say(turn)
         await self.use_tools(turn)
 
-    async def _call(self, reply: Message, num_output_tokens: int | None) -> None:
+    async def _call(self, reply: Message, num_output_tokens: int) -> None:
         session = self.session
         call = Call(
             call_id=f"{self.agent_id}#{self.index}",

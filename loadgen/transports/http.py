@@ -111,7 +111,7 @@ class HttpTransport:
         parts: list[bytes | bytearray] = [self._head]
         if tools := conversation.tools_json():
             parts += (b',"tools":', tools)
-        if self._scripted and call.reply is not None:
+        if self._scripted:
             parts += (b',"replayrig":{"reply":', orjson.dumps(call.reply), b"}")
         parts += (b',"messages":', conversation.messages_json(), b"]}")
         return b"".join(parts)

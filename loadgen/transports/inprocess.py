@@ -88,7 +88,6 @@ class InProcessTransport:
         conversation = call.conversation
         sent_at = self._clock.now()
         prompt = self._prompt(conversation)
-        assert call.reply is not None, "the engine in this process answers from the recording"
         reply = encoder.reply(call.reply)
         num_prompt_tokens = num_tokens(prompt)
         num_output_tokens = num_tokens(reply)
@@ -118,7 +117,7 @@ class InProcessTransport:
             num_prompt_tokens=num_prompt_tokens,
             num_cached_tokens=generation.num_cached_tokens,
             num_output_tokens=generation.num_output_tokens,
-            expected_output_tokens=num_output_tokens,
+            expected_output_tokens=call.num_output_tokens,
             finish_reason=generation.finish_reason,
             error="the engine aborted the call" if generation.finish_reason == "abort" else None,
             scheduled_at=generation.scheduled_at,

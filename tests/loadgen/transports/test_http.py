@@ -17,7 +17,9 @@ TOLERANCE_S = 0.03  # two cores, many tenants
 
 def make_call(call_id: str = "t/react#0", *, tools: tuple[str, ...] = ()) -> Call:
     conversation = Conversation(tools=tools, messages=[user_message("hëllo")])
-    return Call(call_id=call_id, task_id="t", agent_id="t/react", conversation=conversation, reply=REPLY)
+    return Call(
+        call_id=call_id, task_id="t", agent_id="t/react", conversation=conversation, reply=REPLY, num_output_tokens=3
+    )
 
 
 async def complete(script: Script, *, base_url_end: str = "", **target: object) -> Completion:
