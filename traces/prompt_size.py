@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from mockserver import tokens
 from traces.trajectory import ToolCall, ToolSchema, Trajectory, Turn
 
-MESSAGE_TOKENS = 5
-"""Around the content of a message: ``<|im_start|>role\\n`` and ``<|im_end|>\\n``."""
-GENERATION_PROMPT_TOKENS = 3
-"""``<|im_start|>assistant\\n`` at a prompt's end."""
+HEADER_TOKENS = 3
+"""``<|im_start|>role\\n`` before a message; at a prompt's end, the model's turn."""
+END_TOKENS = 2
+"""``<|im_end|>\\n`` after a message."""
 END_OF_TURN_TOKENS = 1
 """``<|im_end|>``, which the model generates."""
-TOOLS_TOKENS = 34
-"""What the system block says around the tools, if there are any."""
+TOOLS_BEGIN_TOKENS = 13
+TOOLS_END_TOKENS = 21
+"""What the system block says before and after the tools, if there are any."""
 TOOL_CALL_TOKENS = 19
 """Around the name and the arguments of one tool call."""
 
@@ -42,7 +44,7 @@ def reply_tokens(turn: Turn) -> int:
 
 def message_tokens(content: str) -> int:
     """Tokens of a message that is not the model's."""
-    return tokens.count(content) + MESSAGE_TOKENS
+    return HEADER_TOKENS + tokens.count(content) + END_TOKENS
 
 
 def system_tokens(system_prompt: str, tools: Iterable[ToolSchema]) -> int:
@@ -50,12 +52,7 @@ def system_tokens(system_prompt: str, tools: Iterable[ToolSchema]) -> int:
     schemas = [tokens.count(tool.text) + 1 for tool in tools]
     if not system_prompt and not schemas:
         return 0
-    return message_tokens(system_prompt) + (sum(schemas) + TOOLS_TOKENS if schemas else 0)
-
-
-def num_output_tokens(turn: Turn) -> int:
-    """Tokens that the model generates in ``turn``: as recorded, else as many as its text has."""
-    return reply_tokens(turn) if turn.num_output_tokens is None else turn.num_output_tokens
+    return message_tokens(system_prompt) + (TOOLS_BEGIN_TOKENS + sum(schemas) + TOOLS_END_TOKENS if schemas else 0)
 
 
 def react_steps(turns: Iterable[Turn]) -> Iterator[Turn]:
@@ -76,9 +73,23 @@ def react_tools(trajectory: Trajectory) -> list[ToolSchema]:
     return list(tool_by_name.values())
 
 
-def react_prompts(trajectory: Trajectory) -> Iterator[int]:
-    """Prompt tokens of each call where one agent does the whole task in one history."""
-    num_tokens = system_tokens(trajectory.system_prompt, react_tools(trajectory)) + GENERATION_PROMPT_TOKENS
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSize:
+    """The size of one call of a ReAct replay, where one agent does the whole task in one history."""
+
+    turn: Turn
+    num_prompt_tokens: int
+    num_output_tokens: int
+    """As recorded, else as many as the reply has."""
+    num_reply_tokens: int
+    """What the history grows by for the reply, its end of turn included."""
+    num_result_tokens: tuple[int, ...]
+    """What each tool returned."""
+
+
+def react_calls(trajectory: Trajectory) -> Iterator[CallSize]:
+    """The size of each call, in order."""
+    num_tokens = system_tokens(trajectory.system_prompt, react_tools(trajectory)) + HEADER_TOKENS
     if trajectory.user_prompt:
         num_tokens += message_tokens(trajectory.user_prompt)
     for turn in react_steps(trajectory.turns):
@@ -86,7 +97,15 @@ def react_prompts(trajectory: Trajectory) -> Iterator[int]:
             num_tokens = turn.prompt.num_tokens
         elif turn.user_message is not None:
             num_tokens += message_tokens(turn.user_message)
-        yield num_tokens
-        # The reply stands between <|im_start|>assistant\n and \n; its own end of turn is counted in it.
-        num_tokens += reply_tokens(turn) - END_OF_TURN_TOKENS + MESSAGE_TOKENS
-        num_tokens += sum(message_tokens(call.result) for call in turn.tool_calls)
+        num_reply = reply_tokens(turn)
+        results = tuple(tokens.count(call.result) for call in turn.tool_calls)
+        yield CallSize(
+            turn=turn,
+            num_prompt_tokens=num_tokens,
+            num_output_tokens=num_reply if turn.num_output_tokens is None else turn.num_output_tokens,
+            num_reply_tokens=num_reply,
+            num_result_tokens=results,
+        )
+        # The reply ends with the end of turn, after which the history has a line's end.
+        num_tokens += num_reply - END_OF_TURN_TOKENS + END_TOKENS + HEADER_TOKENS
+        num_tokens += sum(results) + len(results) * (HEADER_TOKENS + END_TOKENS)

@@ -8,7 +8,7 @@ from mockserver import tokens
 from mockserver.prompt import PromptEncoder
 from tests.traces.test_jsonl import a_trajectory
 from traces import synth
-from traces.prompt_size import num_output_tokens, react_prompts, react_steps, react_tools, reply_tokens
+from traces.prompt_size import react_calls, react_steps, react_tools, reply_tokens
 from traces.trajectory import Trajectory, Turn
 
 
@@ -18,6 +18,10 @@ def assistant_message(turn: Turn) -> dict[str, Any]:
         for call in turn.tool_calls
     ]
     return {"role": "assistant", "content": turn.content or None} | ({"tool_calls": calls} if calls else {})
+
+
+def prompts(trajectory: Trajectory) -> list[int]:
+    return [call.num_prompt_tokens for call in react_calls(trajectory)]
 
 
 def built_prompts(trajectory: Trajectory) -> list[int]:
@@ -41,7 +45,7 @@ def built_prompts(trajectory: Trajectory) -> list[int]:
 
 def test_synthetic_prompts_have_the_size_that_is_added_up() -> None:
     for trajectory in synth.generate(num_tasks=5):
-        assert list(react_prompts(trajectory)) == built_prompts(trajectory)
+        assert prompts(trajectory) == built_prompts(trajectory)
 
 
 def test_synthetic_outputs_are_what_the_template_generates() -> None:
@@ -60,15 +64,19 @@ def test_prompts_without_system_prompt_tools_or_user_add_up_too() -> None:
         Trajectory(task_id="tools", turns=turns, tools=a_trajectory().tools),
         Trajectory(task_id="system", turns=turns, system_prompt="  spaces  "),
     ):
-        assert list(react_prompts(trajectory)) == built_prompts(trajectory)
+        assert prompts(trajectory) == built_prompts(trajectory)
 
 
 def test_a_recorded_prompt_has_the_recorded_size() -> None:
     """The second turn of this trajectory has a recorded prompt; a subagent's turn stands before it."""
-    assert list(react_prompts(a_trajectory()))[-1] == 130
-    assert len(list(react_prompts(a_trajectory()))) == 3
+    assert prompts(a_trajectory())[-1] == 130
+    assert len(prompts(a_trajectory())) == 3
 
 
 def test_a_recorded_output_length_is_believed() -> None:
-    assert num_output_tokens(Turn(content="three words here", num_output_tokens=77)) == 77
-    assert num_output_tokens(Turn(content=" three words here")) == 4
+    """The history still grows by what the reply's text has."""
+    turns = (Turn(content=" three words here", num_output_tokens=77), Turn(content=" three words here"))
+    first, second = react_calls(Trajectory(task_id="t", turns=turns))
+
+    assert (first.num_output_tokens, second.num_output_tokens) == (77, 4)
+    assert second.num_prompt_tokens == first.num_prompt_tokens + 4 + 1 + 3

@@ -1,0 +1,78 @@
+"""Reading fields of foreign JSON: the value in the type it should have, or BadRecord that says what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from traces.importers.log import BadRecord
+
+_LARGEST_NUMBER = 2**53
+
+
+def get_object(record: Any, key: str) -> dict[str, Any]:
+    """``record[key]`` if it is an object; an empty one where it is missing or null."""
+    value = get(record, key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadRecord(f"{key!r} must be an object, got {kind_of(value)}")
+    return value
+
+
+def get_list(record: Any, key: str) -> list[Any]:
+    """``record[key]`` if it is a list; an empty one where it is missing or null."""
+    value = get(record, key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise BadRecord(f"{key!r} must be a list, got {kind_of(value)}")
+    return value
+
+
+def get_text(record: Any, key: str, default: str = "") -> str:
+    """``record[key]`` if it is a string; ``default`` where it is missing or null."""
+    value = get(record, key)
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise BadRecord(f"{key!r} must be a string, got {kind_of(value)}")
+    return value
+
+
+def get_number(record: Any, key: str) -> float | None:
+    """``record[key]`` if it is a number of sensible size; None where it is missing or null."""
+    value = get(record, key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadRecord(f"{key!r} must be a number, got {kind_of(value)}")
+    if not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:
+        raise BadRecord(f"{key!r} is far too large")
+    return value
+
+
+def get_count(record: Any, key: str) -> int | None:
+    """``record[key]`` if it is a whole number of at least 0; None where it is missing or null."""
+    value = get_number(record, key)
+    if value is None:
+        return None
+    if value < 0 or value != int(value):
+        raise BadRecord(f"{key!r} must be a whole number of at least 0")
+    return int(value)
+
+
+def get(record: Any, key: str) -> Any:
+    """``record[key]``, or None; ``record`` has to be an object."""
+    if not isinstance(record, dict):
+        raise BadRecord(f"expected an object with {key!r}, got {kind_of(record)}")
+    return record.get(key)
+
+
+def kind_of(value: Any) -> str:
+    """What JSON calls the type of ``value``."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    names = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number"}
+    return names.get(type(value), type(value).__name__)

@@ -1,0 +1,102 @@
+"""How much of a workload's prompts repeats: distinct tokens, and the best hit rate that any cache could reach.
+
+An agent's history only grows: a prompt repeats its predecessor and the reply to it. What remains to be found is what
+an agent's first prompt shares with those before it, and what recorded prompts share block by block.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from mockserver import tokens
+from mockserver.tokens import TOKEN_BYTES
+from traces.prompt_size import (
+    END_TOKENS,
+    TOOLS_BEGIN_TOKENS,
+    TOOLS_END_TOKENS,
+    CallSize,
+    react_tools,
+)
+from traces.trajectory import RecordedPrompt, Trajectory
+
+_NO_TOKEN = b"\xff\xff\xff\xff"
+_SYSTEM = _NO_TOKEN + b"\xfe\xff\xff\xff" + _NO_TOKEN
+_USER = _NO_TOKEN + b"\xfd\xff\xff\xff" + _NO_TOKEN
+_LONGEST_START = 32_768 * TOKEN_BYTES
+"""Two tasks that share more than their first 32k tokens are taken to share that much."""
+
+
+class Reuse:
+    """Adds up what trajectories share, as if one were done after the other with a cache that forgets nothing."""
+
+    def __init__(self) -> None:
+        self.num_distinct_tokens = 0
+        self.num_hit_tokens = 0
+        self._starts: list[bytes] = []  # sorted, so the one that shares most with a new one is its neighbour
+        self._blocks: set[int] = set()
+
+    def add(self, trajectory: Trajectory, calls: Sequence[CallSize]) -> None:
+        """One more task, and the sizes of its calls."""
+        num_shared = self._add_start(trajectory)
+        num_grown = 0  # what the previous call left behind
+        for call in calls:
+            if call.turn.prompt is not None:
+                num_repeated = self._add_blocks(call.turn.prompt)
+            else:
+                num_repeated = min(max(num_grown, num_shared), call.num_prompt_tokens)
+            self.num_distinct_tokens += call.num_prompt_tokens - num_repeated + call.num_output_tokens
+            # A model has to run on a prompt's last token, cached or not.
+            self.num_hit_tokens += max(min(num_repeated, call.num_prompt_tokens - 1), 0)
+            num_grown = call.num_prompt_tokens + call.num_reply_tokens
+
+    def _add_start(self, trajectory: Trajectory) -> int:
+        """How many tokens of its history ``trajectory`` shares with one before it."""
+        start = start_of(trajectory)
+        at = bisect_left(self._starts, start)
+        neighbours = self._starts[max(at - 1, 0) : at + 1]
+        self._starts.insert(at, start)
+        return max((num_common_bytes(start, other) for other in neighbours), default=0) // TOKEN_BYTES
+
+    def _add_blocks(self, prompt: RecordedPrompt) -> int:
+        """How many tokens at the start of ``prompt`` an earlier prompt had."""
+        before = 0
+        num_known = 0
+        num_blocks_known = len(self._blocks)
+        for number, block_hash in enumerate(prompt.block_hashes, start=1):
+            before = hash((before, block_hash))  # of whole numbers: the same in every process
+            self._blocks.add(before)
+            if len(self._blocks) == num_blocks_known:
+                num_known = number
+            num_blocks_known = len(self._blocks)
+        return min(num_known * prompt.block_size, prompt.num_tokens)
+
+
+def start_of(trajectory: Trajectory) -> bytes:
+    """The start of the task's history as token ids; the template's own pieces are filled up with no token."""
+    tools = react_tools(trajectory)
+    parts = []
+    if trajectory.system_prompt or tools:
+        parts += [_SYSTEM, tokens.encode(trajectory.system_prompt)]
+    if tools:
+        parts.append(_NO_TOKEN * TOOLS_BEGIN_TOKENS)
+        for tool in tools:
+            parts += [tokens.encode(tool.text), _NO_TOKEN]
+        parts.append(_NO_TOKEN * TOOLS_END_TOKENS)
+    if parts:
+        parts.append(_NO_TOKEN * END_TOKENS)
+    if trajectory.user_prompt:
+        parts += [_USER, tokens.encode(trajectory.user_prompt), _NO_TOKEN * END_TOKENS]
+    return b"".join(parts)[:_LONGEST_START]
+
+
+def num_common_bytes(one: bytes, other: bytes) -> int:
+    """How long the start is that both have."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:  # they agree up to low
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
