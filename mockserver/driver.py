@@ -185,7 +185,7 @@ class Driver:
     def _deliver(self, result: StepResult) -> None:
         at = result.at
         if self._num_watched:
-            for request in result.emitted:
+            for request in result.sampled:
                 if request.watched and not request.is_finished:
                     self._generation_by_id[request.request_id].notify(at)
         for request in result.finished:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.cost import BatchShape, StepCost
-from mockserver.engine.request import Request, Status
+from mockserver.engine.request import Request
 from mockserver.engine.scheduler import Batch, Scheduler
 
 
@@ -35,10 +35,10 @@ class StepResult:
     """What a step brought."""
 
     at: float
-    emitted: list[Request]
-    """Requests that got a token."""
+    sampled: list[Request]
+    """Requests that got a token, unless they had ended before the step did."""
     finished: list[Request]
-    """Those of them that ended with it."""
+    """Those that ended with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,6 @@ class Engine:
         self._num_steps = 0
         self._busy_s = 0.0
         self._occupancy_s = 0.0
-        self._num_generated_tokens = 0
         self._num_finished = 0
 
     @property
@@ -133,15 +132,13 @@ class Engine:
         """Hand out the step's tokens."""
         at = step.ends_at
         self._num_in_flight -= 1
-        emitted = [request for request in step.batch.sampling if request.status is not Status.FINISHED]
         finished = self.scheduler.update(step.batch)
         _note_first_tokens(step.batch.prompts_done, at)
         for request in finished:
             request.last_token_at = request.ended_at = at
             del self._request_by_id[request.request_id]
-        self._num_generated_tokens += len(emitted)
         self._num_finished += len(finished)
-        return StepResult(at, emitted, finished)
+        return StepResult(at, step.batch.sampling, finished)
 
     def reset_prefix_cache(self) -> bool:
         """Forget all cached blocks; refused (False) while a request holds some, as vLLM does."""
@@ -166,7 +163,7 @@ class Engine:
             occupancy_s=self._occupancy_s,
             num_computed_prompt_tokens=scheduler.num_prompt_tokens_computed,
             num_cached_prompt_tokens=scheduler.num_prompt_tokens_cached,
-            num_generated_tokens=self._num_generated_tokens,
+            num_generated_tokens=scheduler.num_generated_tokens,
             num_evicted_blocks=pool.num_evicted,
             num_preemptions=scheduler.num_preemptions,
             num_finished_requests=self._num_finished,
@@ -216,7 +213,6 @@ class Engine:
             prompts_done = in_flight.batch.prompts_done
             in_flight.batch = scheduler.take_quiet_steps(num_taken)
             _note_first_tokens(prompts_done, first_end)
-        self._num_generated_tokens += num_seqs * num_taken
         return at
 
     def _refuse_what_never_fits(self, request: Request) -> None:

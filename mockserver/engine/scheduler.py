@@ -48,6 +48,7 @@ class Scheduler:
         """In order of (re)admission."""
         self.waiting: WaitingQueue = WaitingQueue(config.scheduling_policy)
         self.num_preemptions = 0
+        self.num_generated_tokens = 0
         self.num_prompt_tokens_computed = 0
         self.num_prompt_tokens_cached = 0
         """Prompt tokens of first admissions, split by whether the cache had them."""
@@ -76,20 +77,23 @@ class Scheduler:
         is_async = self.config.async_scheduling
         block_size = self.config.block_size
         finished: list[Request] = []
+        num_discarded = 0
         for request in batch.sampling:
-            if request.status is Status.FINISHED:
-                continue  # aborted, or it stopped by surprise one batch earlier: the token is discarded
+            status = request.status
+            if status is Status.FINISHED:
+                num_discarded += 1  # aborted, or it stopped by surprise one batch earlier
+                continue
             request.num_tokens += 1
             if is_async:
                 request.num_placeholders -= 1
-                if request.status is Status.RUNNING:
-                    # Only now is the token known that completed the block.
-                    num_full = (request.num_computed_tokens - request.num_placeholders) // block_size
-                    if num_full > request.table.num_cached:
-                        self.pool.cache(request.table, num_full)
+                num_known = request.num_computed_tokens - request.num_placeholders
+                # Only now is the token known that completed the block.
+                if not num_known % block_size and status is Status.RUNNING:
+                    self.pool.cache(request.table, num_known // block_size)
             if request.num_tokens == request.final_num_tokens:
                 self._finish(request)
                 finished.append(request)
+        self.num_generated_tokens += len(batch.sampling) - num_discarded
         return finished
 
     def max_quiet_steps(self) -> int:
@@ -133,6 +137,7 @@ class Scheduler:
             if num_more > 0:
                 self.pool.take(table, num_more)
         self._cache_generated_blocks(num_steps, num_in_flight)
+        self.num_generated_tokens += num_steps * len(self.running)
         return Batch(num_tokens_by_request=dict.fromkeys(self.running, 1), sampling=list(self.running))
 
     def _num_blocks_wanted(self, num_steps: int) -> int:
@@ -206,24 +211,23 @@ class Scheduler:
             num_new = request.num_tokens + num_placeholders - computed
             if num_new > 1:
                 num_new = min(num_new, long_cap, budget)
-            num_new = min(num_new, last_position - computed)
-            if num_new <= 0:
+            if num_new <= 0 or computed >= last_position:
                 index += 1
                 continue
-            table = request.table
             end = computed + num_new
-            if end > table.num_blocks * block_size:
-                num_more = -(-end // block_size) - table.num_blocks
-                if num_more > self.pool.num_free:
-                    outcome = self._make_room(batch, request, num_more)
-                    budget += outcome.refund
-                    index -= outcome.num_earlier
-                    if not outcome.has_room:
-                        break
-                self.pool.take(table, num_more)
-            num_full = min(end, request.num_tokens) // block_size
-            if num_full > table.num_cached:
-                self.pool.cache(table, num_full)
+            # Blocks are taken and filled at their borders only.
+            if num_new > 1 or not computed % block_size:
+                num_more = -(-end // block_size) - request.table.num_blocks
+                if num_more > 0:
+                    if num_more > self.pool.num_free:
+                        room = self._make_room(batch, request, num_more)
+                        budget += room.refund
+                        index -= room.num_earlier
+                        if not room.has_room:
+                            break
+                    self.pool.take(request.table, num_more)
+            if num_new > 1 or not end % block_size:
+                self.pool.cache(request.table, min(end, request.num_tokens) // block_size)
             num_tokens_by_request[request] = num_new
             budget -= num_new
             index += 1
@@ -312,26 +316,28 @@ class Scheduler:
     def _advance(self, batch: Batch) -> None:
         """Count the batch as computed at once, before it runs, and note who will sample."""
         is_async = self.config.async_scheduling
-        shape = batch.shape
         sampling = batch.sampling
+        shape = batch.shape
+        num_decode_seqs = num_context_tokens = 0
         for request, num_new in batch.num_tokens_by_request.items():
             computed = request.num_computed_tokens
+            request.num_computed_tokens = end = computed + num_new
             is_decode = num_new == 1 and computed >= request.num_prompt_tokens
             if is_decode:
-                shape.num_decode_seqs += 1
-                shape.num_decode_context_tokens += computed
+                num_decode_seqs += 1
+                num_context_tokens += computed
             else:
                 shape.num_prefill_tokens += num_new
                 shape.num_prefill_seqs += 1
                 shape.prefill_attention += num_new * (computed + num_new / 2)
-            computed += num_new
-            request.num_computed_tokens = computed
-            if computed >= request.num_tokens + request.num_placeholders:
+            if end >= request.num_tokens + request.num_placeholders:
                 sampling.append(request)
-                if not is_decode:
-                    batch.prompts_done.append(request)
                 if is_async:
                     request.num_placeholders += 1
+                if not is_decode:
+                    batch.prompts_done.append(request)
+        shape.num_decode_seqs = num_decode_seqs
+        shape.num_decode_context_tokens = num_context_tokens
 
     def _finish(self, request: Request) -> None:
         if request.status is Status.RUNNING:

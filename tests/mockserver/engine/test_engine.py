@@ -121,7 +121,8 @@ def test_an_abort_frees_all_blocks_at_once_and_the_step_still_takes_its_time() -
     assert aborted is not None
     assert aborted.finish_reason == "abort"
     assert engine.snapshot().num_used_blocks == 0
-    assert engine.finish_step(step).emitted == []
+    assert engine.finish_step(step).finished == []
+    assert engine.snapshot().num_generated_tokens == 0
     engine.add(make_request("b", num_prompt_tokens=100), at=0.06)
     following = engine.begin_step(0.06)
     assert following is not None
