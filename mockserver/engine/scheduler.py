@@ -210,12 +210,12 @@ class Scheduler:
                 continue
             num_new = request.num_tokens + num_placeholders - computed
             if num_new > 1:
-                num_new = min(num_new, long_cap, budget)
+                num_new = min(num_new, long_cap, budget, last_position - computed)
             if num_new <= 0 or computed >= last_position:
                 index += 1
                 continue
             end = computed + num_new
-            # Blocks are taken and filled at their borders only.
+            # A single token takes a block, or fills one, at a block's border only.
             if num_new > 1 or not computed % block_size:
                 num_more = -(-end // block_size) - request.table.num_blocks
                 if num_more > 0:
@@ -226,8 +226,9 @@ class Scheduler:
                         if not room.has_room:
                             break
                     self.pool.take(request.table, num_more)
-            if num_new > 1 or not end % block_size:
-                self.pool.cache(request.table, min(end, request.num_tokens) // block_size)
+            num_known = min(end, request.num_tokens)
+            if num_new > 1 or not num_known % block_size:
+                self.pool.cache(request.table, num_known // block_size)
             num_tokens_by_request[request] = num_new
             budget -= num_new
             index += 1
