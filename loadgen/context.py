@@ -28,6 +28,9 @@ class Conversation:
     tools: tuple[str, ...] = ()
     """Compact JSON per tool."""
     messages: list[Message] = field(default_factory=list)
+    num_tokens_at_most: int = 0
+    num_measured: int = 0
+    """How many messages ``num_tokens_at_most`` is about: loadgen.room keeps both."""
     _tools_json: bytes | None = None
     _messages_json: bytearray = field(default_factory=bytearray)
     _num_serialised: int = 0

@@ -25,6 +25,8 @@ class Door:
     look: Look
     lag: Callable[[], Lag | None]
     """How late the server says it was."""
+    max_model_len: int | None
+    """The model's context, where the server says so."""
 
 
 @asynccontextmanager
@@ -36,7 +38,9 @@ async def in_process(machine: Machine) -> AsyncIterator[Door]:
 
     async with asyncio.TaskGroup() as group:
         driving = group.create_task(machine.driver.run(), name="driver")
-        yield Door(transport=InProcessTransport(machine), look=look, lag=machine.lag)
+        yield Door(
+            transport=InProcessTransport(machine), look=look, lag=machine.lag, max_model_len=machine.max_model_len
+        )
         driving.cancel()
 
 
@@ -53,7 +57,7 @@ async def over_http(target: Target, clock: WallClock, view: ServerView) -> Async
         async def look() -> ServerSample | None:
             return await view.sample(clock)
 
-        yield Door(transport=transport, look=look, lag=view.lag)
+        yield Door(transport=transport, look=look, lag=view.lag, max_model_len=view.max_model_len)
 
 
 def clock_of(rate: float) -> Clock:

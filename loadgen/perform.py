@@ -122,6 +122,7 @@ class Performance:
                     mean_s=settings.tool_latency_mean,
                     recorded=settings.tool_latency == "recorded",
                 ),
+                max_model_len=door.max_model_len,
                 max_concurrency=settings.max_concurrency,
                 sample_period_s=self._sample_period_s(None if settings.is_virtual else clock.rate),
             )
@@ -220,6 +221,7 @@ def _finish(
         # What reached the client counts, where it is known: the server's own figure is a part of it.
         server_lag=None if lags else performance.server_lag,
         digest=recorder.digest(),
+        notes=_notes(recorder),
     )
     records = {
         "calls": recorder.calls,
@@ -237,6 +239,13 @@ def _finish(
     assert recorder.writer is not None, "a performance writes"
     recorder.writer.finish(header, summary)
     return Outcome(directory=performance.directory, header=header, summary=summary, interrupted=interrupted)
+
+
+def _notes(recorder: Recorder) -> dict[str, str]:
+    num_removed = recorder.num_results_removed
+    if not num_removed:
+        return {}
+    return {"context": f"{num_removed} tool results gave way because a history had outgrown the model's context"}
 
 
 def _version() -> str:

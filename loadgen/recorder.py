@@ -26,6 +26,8 @@ class Recorder:
     """Told after each call, task and sample."""
     num_in_flight: int = 0
     """Calls sent whose answer has not ended."""
+    num_results_removed: int = 0
+    """Tool results that gave way because a history had outgrown the model's context."""
     calls: list[CallRecord] = field(default_factory=list)
     tools: list[ToolRecord] = field(default_factory=list)
     tasks: list[TaskRecord] = field(default_factory=list)

@@ -43,6 +43,7 @@ async def replay(
     tool_times: ToolTimes,
     max_concurrency: int | None,
     sample_period_s: float,
+    max_model_len: int | None = None,
     is_open_loop: bool = False,
 ) -> None:
     """Do ``tasks``, the k-th not before ``arrives_at[k]`` (seconds from now), and record all that happens."""
@@ -59,6 +60,7 @@ async def replay(
             transport=transport,
             tool_times=tool_times,
             recorder=recorder,
+            max_model_len=max_model_len,
         )
         error: str | None = None
         try:

@@ -31,6 +31,7 @@ class ServerView:
     time_scale: float | None = None
     """Simulated seconds per real second, where the server says so."""
     model_names: tuple[str, ...] = ()
+    max_model_len: int | None = None
     has_metrics: bool = True
     _last: Mapping[str, float] = field(default_factory=dict)
 
@@ -44,10 +45,12 @@ class ServerView:
                     raise TargetError(f"{url}: {refusal(response.status, body)}")
                 scale = response.headers.get("x-replayrig-time-scale")
                 self.time_scale = None if scale is None else float(scale)
-                self.model_names = tuple(model["id"] for model in orjson.loads(body)["data"])
+                models = orjson.loads(body)["data"]
+                self.model_names = tuple(model["id"] for model in models)
+                self.max_model_len = models[0].get("max_model_len")
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise TargetError(f"{url}: {type(error).__name__}: {' '.join(str(error).split())}") from None
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, ValueError):
             raise TargetError(f"{url}: the answer is not a list of models") from None
 
     async def metrics(self) -> dict[str, float]:

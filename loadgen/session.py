@@ -22,6 +22,7 @@ from loadgen.context import (
     with_text,
 )
 from loadgen.recorder import Recorder
+from loadgen.room import fitted
 from loadgen.tools import ToolTimes
 from mockserver.clock import Clock
 from traces.prompt_size import reply_tokens
@@ -44,6 +45,8 @@ class Session:
     transport: Transport
     tool_times: ToolTimes
     recorder: Recorder
+    max_model_len: int | None = None
+    """The model's context, where it is known: histories are kept within it."""
     ended_at: float = 0.0
     """The latest of anything that ended so far."""
     num_calls: int = 0
@@ -111,7 +114,9 @@ class Agent:
             self.hear(turn.user_message)
         turn = with_text(turn, f"{self.agent_id}#{self.index}")
         reply = assistant_message(turn)
-        await self._call(reply, reply_tokens(turn))
+        num_output_tokens = reply_tokens(turn)
+        self._make_room(num_output_tokens)
+        await self._call(reply, num_output_tokens)
         self.conversation.add(reply)
         if turn.content:
             self.last_said = turn.content
@@ -138,6 +143,13 @@ class Agent:
         """One model call and the tools it asks for."""
         await self.say(turn)
         await self.use_tools(turn)
+
+    def _make_room(self, num_output_tokens: int) -> None:
+        limit = self.session.max_model_len
+        if limit is None:
+            return
+        self.conversation, num_removed = fitted(self.conversation, num_output_tokens=num_output_tokens, limit=limit)
+        self.session.recorder.num_results_removed += num_removed
 
     async def _call(self, reply: Message, num_output_tokens: int) -> None:
         session = self.session

@@ -41,6 +41,11 @@ class Machine:
     config: EngineConfig
     clock: Clock
 
+    @property
+    def max_model_len(self) -> int:
+        """The context; a cache too small for the model's makes it smaller."""
+        return min(self.config.max_model_len, self.config.num_kv_tokens)
+
     def sample(self) -> ServerSample:
         """The engine at this instant."""
         return ServerSample(at=self.clock.now(), **asdict(self.driver.snapshot()))
@@ -78,7 +83,7 @@ class InProcessTransport:
         self._driver = machine.driver
         self._encoder = machine.encoder
         self._clock = machine.clock
-        self._max_model_len = machine.config.max_model_len
+        self._max_model_len = machine.max_model_len
         self._generation_prompt = machine.encoder.chat(())
         self._history: WeakKeyDictionary[Conversation, _History] = WeakKeyDictionary()
 
@@ -91,6 +96,9 @@ class InProcessTransport:
         reply = encoder.reply(call.reply)
         num_prompt_tokens = num_tokens(prompt)
         num_output_tokens = num_tokens(reply)
+        max_tokens = self._max_model_len - num_prompt_tokens
+        if max_tokens < num_output_tokens:
+            return _refused(sent_at, f"prompt of {num_prompt_tokens} tokens: no room for {num_output_tokens} more")
         try:
             generation = self._driver.submit(
                 Request(
@@ -98,12 +106,12 @@ class InProcessTransport:
                     num_prompt_tokens=num_prompt_tokens,
                     path=encoder.path(prompt + reply),
                     num_output_tokens=num_output_tokens,
-                    max_tokens=self._max_model_len - num_prompt_tokens,
+                    max_tokens=max_tokens,
                     finish_reason="tool_calls" if call.reply.get("tool_calls") else "stop",
                 )
             )
         except ValueError as error:
-            return Completion(sent_at=sent_at, ended_at=sent_at, error=str(error))
+            return _refused(sent_at, str(error))
         try:
             await generation.wait()
         finally:
@@ -144,3 +152,7 @@ class _History:
 
     token_ids: bytes = b""
     num_messages: int = 0
+
+
+def _refused(at: float, error: str) -> Completion:
+    return Completion(sent_at=at, ended_at=at, error=error)
