@@ -7,6 +7,7 @@ tokenises or serialises a history can know what it has already seen.
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,11 +15,13 @@ import orjson
 
 from mockserver.filler import filler
 from mockserver.tokens import TOKEN_BYTES, TokenText
-from traces.prompt_size import END_OF_TURN_TOKENS
+from traces.prompt_size import END_OF_TURN_TOKENS, END_TOKENS, HEADER_TOKENS
 from traces.trajectory import RecordedPrompt, ToolSchema, Turn
 
 Message = dict[str, Any]
 """A chat message in OpenAI's form."""
+_AROUND_A_USER_MESSAGE = HEADER_TOKENS + END_TOKENS + HEADER_TOKENS
+"""What a prompt that is one user message holds beside its text."""
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -97,12 +100,16 @@ def tool_texts(tools: tuple[ToolSchema, ...]) -> tuple[str, ...]:
     return tuple(tool.text for tool in tools)
 
 
-def text_of_recorded_prompt(prompt: RecordedPrompt) -> TokenText:
-    """Filler as long as ``prompt`` whose blocks are equal exactly where the recorded hashes are equal."""
+def text_of_recorded_prompt(prompt: RecordedPrompt, block_hashes: tuple[int, ...]) -> TokenText:
+    """What a user message has to say so that the prompt is as long as ``prompt``.
+
+    Its blocks are equal exactly where the recorded hashes (``block_hashes``: all of the prompt's) are equal.
+    """
     size = prompt.block_size
-    blocks = [_block_text(block_hash, size) for block_hash in prompt.block_hashes]
-    num_hashed = min(len(blocks) * size, prompt.num_tokens)
-    tail = filler(f"tail/{prompt.block_hashes}/{prompt.num_tokens}", prompt.num_tokens - num_hashed)
+    num_tokens = max(prompt.num_tokens - _AROUND_A_USER_MESSAGE, 0)
+    num_hashed = min(len(block_hashes) * size, num_tokens)
+    blocks = [_block_text(prompt.scope, one, size) for one in block_hashes[: math.ceil(num_hashed / size)]]
+    tail = filler(f"tail/{prompt.scope}/{block_hashes[-1:]}/{prompt.num_tokens}", num_tokens - num_hashed)
     ids = b"".join(block.token_ids for block in blocks)[: num_hashed * TOKEN_BYTES]
     text = "".join(blocks)
     if num_hashed < len(blocks) * size:  # the last block is cut: words are tokens, so cut at a word
@@ -111,5 +118,5 @@ def text_of_recorded_prompt(prompt: RecordedPrompt) -> TokenText:
 
 
 @functools.lru_cache(maxsize=65_536)
-def _block_text(block_hash: int, num_tokens: int) -> TokenText:
-    return filler(f"block/{block_hash}", num_tokens)
+def _block_text(scope: str, block_hash: int, num_tokens: int) -> TokenText:
+    return filler(f"block/{scope}/{block_hash}", num_tokens)

@@ -91,6 +91,8 @@ class Agent:
     index: int = 0
     last_said: str = ""
     last_result: str = ""
+    recorded_hashes: tuple[int, ...] = ()
+    """Of the last prompt that the recording has only hashes of."""
 
     @property
     def report(self) -> str:
@@ -109,7 +111,9 @@ class Agent:
     async def say(self, turn: Turn) -> None:
         """One model call, answered as ``turn`` was; the history grows by the answer. Tools are not run."""
         if turn.prompt is not None:
-            self.conversation = Conversation(messages=[user_message(text_of_recorded_prompt(turn.prompt))])
+            self.recorded_hashes = turn.prompt.hashes_after(self.recorded_hashes)
+            text = text_of_recorded_prompt(turn.prompt, self.recorded_hashes)
+            self.conversation = Conversation(messages=[user_message(text)])
         elif turn.user_message is not None:
             self.hear(turn.user_message)
         turn = with_text(turn, f"{self.agent_id}#{self.index}")

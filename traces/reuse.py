@@ -34,7 +34,8 @@ class Reuse:
         self.num_distinct_tokens = 0
         self.num_hit_tokens = 0
         self._starts: list[bytes] = []  # sorted, so the one that shares most with a new one is its neighbour
-        self._blocks: set[int] = set()
+        self._blocks: set[int] = set()  # each as the hash of it and all before it
+        self._path: list[int] = []  # the blocks of the last recorded prompt
 
     def add(self, trajectory: Trajectory, calls: Sequence[CallSize]) -> None:
         """One more task, and the sizes of its calls."""
@@ -60,15 +61,16 @@ class Reuse:
 
     def _add_blocks(self, prompt: RecordedPrompt) -> int:
         """How many tokens at the start of ``prompt`` an earlier prompt had."""
-        before = 0
-        num_known = 0
-        num_blocks_known = len(self._blocks)
-        for number, block_hash in enumerate(prompt.block_hashes, start=1):
+        path = self._path[: prompt.num_kept_blocks]
+        num_known = len(path)
+        before = path[-1] if path else hash(tuple(prompt.scope.encode()))
+        for block_hash in prompt.block_hashes:
             before = hash((before, block_hash))  # of whole numbers: the same in every process
+            if before in self._blocks and num_known == len(path):
+                num_known += 1
             self._blocks.add(before)
-            if len(self._blocks) == num_blocks_known:
-                num_known = number
-            num_blocks_known = len(self._blocks)
+            path.append(before)
+        self._path = path
         return min(num_known * prompt.block_size, prompt.num_tokens)
 
 

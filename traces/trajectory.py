@@ -51,11 +51,24 @@ class Subagent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedPrompt:
-    """A prompt of which a recording kept only its length and the hashes of its blocks."""
+    """A prompt of which a recording kept only its length and the hashes of its blocks.
+
+    A session's prompts repeat each other, so a prompt may leave out the blocks that it has from the one before it:
+    that of the previous call of the same agent, if that call spawned nothing.
+    """
 
     num_tokens: int
     block_size: int
     block_hashes: tuple[int, ...] = ()
+    """Its blocks from number ``num_kept_blocks`` on; the last may be only partly filled."""
+    num_kept_blocks: int = 0
+    """How many blocks at its start are those of the prompt before it."""
+    scope: str = ""
+    """Equal hashes mean equal blocks within one scope only."""
+
+    def hashes_after(self, before: tuple[int, ...]) -> tuple[int, ...]:
+        """All its blocks' hashes, given all those of the prompt before it."""
+        return before[: self.num_kept_blocks] + self.block_hashes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +92,10 @@ class Turn:
     duration_s: float | None = None
     """From the call's start to its last token, where recorded."""
     delay_s: float | None = None
-    """From the previous call's end to this call's start (tools, think time), where recorded."""
+    """From the end of what this call waited for to its start (tools, think time), where recorded.
+
+    It waits for the previous call, and for the subagents which that one spawned.
+    """
     spawns: tuple[Subagent, ...] = ()
 
 

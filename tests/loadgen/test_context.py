@@ -11,6 +11,7 @@ from loadgen.context import (
     user_message,
 )
 from mockserver import tokens
+from mockserver.prompt import PromptEncoder
 from tests.loadgen.fakes import make_call
 from traces.trajectory import RecordedPrompt, Turn
 
@@ -45,11 +46,12 @@ def test_tool_calls_and_results_are_native_messages() -> None:
 
 
 def test_recorded_prompts_share_text_exactly_where_they_share_blocks() -> None:
-    one = text_of_recorded_prompt(RecordedPrompt(num_tokens=40, block_size=16, block_hashes=(1, 2, 3)))
-    other = text_of_recorded_prompt(RecordedPrompt(num_tokens=50, block_size=16, block_hashes=(1, 2, 4)))
+    one = text_of_recorded_prompt(RecordedPrompt(num_tokens=48, block_size=16), (1, 2, 3))
+    other = text_of_recorded_prompt(RecordedPrompt(num_tokens=58, block_size=16), (1, 2, 4))
 
-    assert tokens.num_tokens(one.token_ids) == 40
-    assert tokens.num_tokens(other.token_ids) == 50
+    for prompt, num_tokens in ((one, 48), (other, 58)):
+        encoder = PromptEncoder(block_size=16)
+        assert tokens.num_tokens(encoder.chat([user_message(prompt)])) == num_tokens
     assert tokens.encode(str(one)) == one.token_ids
     assert tokens.encode(str(other)) == other.token_ids
     assert one.token_ids[: 32 * 4] == other.token_ids[: 32 * 4]
