@@ -1,0 +1,61 @@
+"""The ``mockserver`` command: settings, then serve until a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from mockserver.api.app import start
+from mockserver.api.logs import set_up_logs
+from mockserver.api.settings import ServerSettings
+from mockserver.api.sources import SettingsError, load_settings
+from mockserver.clock import run_wall
+from mockserver.tokens import encoding
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the server; 0 when it was stopped, 2 when it was told something wrong."""
+    try:
+        settings = load_settings(sys.argv[1:] if argv is None else argv, os.environ)
+        set_up_logs(settings)
+        encoding()  # a quarter of a second that the first request need not pay
+        run_wall(lambda: _serve(settings))
+    except (SettingsError, ValueError) as error:
+        print(f"mockserver: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"mockserver: cannot listen: {error.strerror or error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+async def _serve(settings: ServerSettings) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    server = await start(settings)
+    print(
+        f"mockserver listening on {server.base_url} profile={settings.profile} time-scale={settings.time_scale:g}",
+        flush=True,
+    )
+    waits = [asyncio.create_task(stopped.wait()), asyncio.create_task(server.until_failure())]
+    try:
+        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await server.stop()
+    for wait in done:
+        wait.result()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+"""The server: paths to handlers, errors to answers, keys, and a life from listening to the last stream's end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler
+
+from mockserver.api import chat, completions, info
+from mockserver.api.errors import ApiError, Detail, Unauthorized
+from mockserver.api.http import json_response
+from mockserver.api.machine import Machine
+from mockserver.api.settings import ServerSettings
+from mockserver.clock import Clock, WallClock, real_seconds
+
+Handler = Callable[[web.BaseRequest, Machine], Awaitable[web.StreamResponse]]
+
+_ROUTES: dict[str, dict[str, Handler]] = {
+    "/v1/chat/completions": {"POST": chat.chat_completions},
+    "/v1/completions": {"POST": completions.completions},
+    "/v1/models": {"GET": info.models},
+    "/health": {"GET": info.empty},
+    "/ping": {"GET": info.empty, "POST": info.empty},
+    "/version": {"GET": info.version},
+    "/metrics": {"GET": info.metrics},
+    "/load": {"GET": info.load},
+    "/tokenize": {"POST": info.tokenize},
+    "/detokenize": {"POST": info.detokenize},
+}
+_DEV_ROUTES: dict[str, dict[str, Handler]] = {
+    "/reset_prefix_cache": {"POST": info.reset_prefix_cache},
+    "/is_sleeping": {"GET": info.is_sleeping},
+    "/server_info": {"GET": info.server_info},
+}
+_GUARDED_PREFIXES = ("/v1", "/v2", "/inference", "/cohere")
+_UNCOUNTED_PATHS = frozenset(("/metrics", "/health", "/load", "/ping", "/version", "/server_info"))
+_log = logging.getLogger("mockserver")
+
+
+class App:
+    """Answers requests for one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        settings = machine.settings
+        self._routes = {**_ROUTES, **(_DEV_ROUTES if settings.dev_mode else {})}
+        self._key_digests = [hashlib.sha256(key.encode()).digest() for key in settings.api_key]
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request, whatever it is."""
+        began_at = real_seconds()
+        response = await self._answer(request)
+        self._count(request, response, real_seconds() - began_at)
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        machine = self.machine
+        try:
+            if self._key_digests and request.method != "OPTIONS" and request.path.startswith(_GUARDED_PREFIXES):
+                self._check_key(request)
+            if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+                request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            response = await self._handler(request)(request, machine)
+        except ApiError as error:
+            response = json_response(error.body(), status=error.status, headers=error.headers)
+            headers = machine.headers(request)
+            if isinstance(error, Unauthorized):
+                del headers["Vary"]  # keys are checked before anything else
+            response.headers.update(headers)
+            return response
+        except web.HTTPRequestEntityTooLarge as error:
+            response = json_response(_too_large(error).body(), status=413)
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:
+            _log.exception("%s %s failed", request.method, request.path)
+            failure = ApiError("Internal server error", status=500, type="InternalServerError")
+            response = json_response(failure.body(), status=500)
+        if not response.prepared:
+            response.headers.update(machine.headers(request))
+        return response
+
+    def _handler(self, request: web.BaseRequest) -> Handler:
+        path = request.path
+        methods = self._routes.get(path)
+        if methods is None:
+            other = path[:-1] if path.endswith("/") else f"{path}/"
+            if path != "/" and other in self._routes:
+                return _redirect_to(other)
+            raise Detail(HTTPStatus.NOT_FOUND)
+        handler = methods.get(request.method)
+        if handler is None:
+            raise Detail(HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": next(iter(methods))})
+        return handler
+
+    def _check_key(self, request: web.BaseRequest) -> None:
+        scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+        digest = hashlib.sha256(key.encode(errors="surrogateescape")).digest()
+        known = [hmac.compare_digest(digest, one) for one in self._key_digests]
+        if scheme.lower() != "bearer" or not any(known):
+            raise Unauthorized
+
+    def _count(self, request: web.BaseRequest, response: web.StreamResponse, duration_s: float) -> None:
+        if self.machine.settings.access_log:
+            _log.info("%s %s %d %.1f ms", request.method, request.path, response.status, duration_s * 1000)
+        path = request.path
+        if path in _UNCOUNTED_PATHS:
+            return
+        self.machine.metrics.http.count(
+            handler=path if path in self._routes else "none",
+            method=request.method,
+            status=response.status,
+            num_request_bytes=request.content_length or 0,
+            num_response_bytes=response.content_length or 0,
+            duration_s=duration_s,
+        )
+
+
+def _redirect_to(path: str) -> Handler:
+    async def redirect(request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:
+        query = f"?{request.query_string}" if request.query_string else ""
+        location = f"http://{request.host}{path}{query}"
+        return web.Response(status=307, body=b"", headers={"location": location})
+
+    return redirect
+
+
+def _too_large(error: web.HTTPRequestEntityTooLarge) -> ApiError:
+    return ApiError(error.text or "Request body too large", status=413, type="Request Entity Too Large")
+
+
+class RunningServer:
+    """A server that listens; stop it with ``stop``."""
+
+    def __init__(self, app: App, server: web.Server, listener: asyncio.Server, driver: asyncio.Task[None]) -> None:
+        self.app = app
+        self._server = server
+        self._listener = listener
+        self._driver = driver
+
+    @property
+    def base_url(self) -> str:
+        """Where it listens."""
+        host, port = self._listener.sockets[0].getsockname()[:2]
+        shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+        return f"http://{shown}:{port}"
+
+    async def until_failure(self) -> None:
+        """Return only if the engine fails; the error is its own."""
+        await asyncio.shield(self._driver)
+
+    async def stop(self) -> None:
+        """Take no more connections, let running answers end within the grace period, then abort the rest."""
+        self._listener.close()
+        self._server.pre_shutdown()
+        machine = self.app.machine
+        clock = WallClock()
+        grace_s = machine.settings.grace_period
+        due_at = 0.0
+        while machine.num_in_flight and due_at < grace_s and not self._driver.done():
+            due_at += 0.02
+            await clock.sleep_until(due_at)
+        for request_id in list(machine.live_request_ids):
+            machine.driver.abort(request_id)
+        await self._server.shutdown(timeout=1.0)
+        self._driver.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._driver
+
+
+async def start(settings: ServerSettings, *, clock: Clock | None = None) -> RunningServer:
+    """Make a machine and listen."""
+    machine = Machine(settings, clock or WallClock(settings.time_scale))
+    app = App(machine)
+    loop = asyncio.get_running_loop()
+    max_bytes = int(settings.max_body_mb * 2**20)
+
+    def make_request(
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=max_bytes)
+
+    server = web.Server(
+        app,
+        request_factory=make_request,
+        handler_cancellation=True,
+        keepalive_timeout=settings.keep_alive_timeout,
+        access_log=None,
+    )
+    driver = asyncio.create_task(machine.driver.run(), name="mockserver driver")
+    try:
+        listener = await loop.create_server(server, settings.host, settings.port, backlog=4096)
+    except BaseException:
+        driver.cancel()
+        raise
+    return RunningServer(app, server, listener, driver)
+
+
+@asynccontextmanager
+async def serve(settings: ServerSettings) -> AsyncIterator[str]:
+    """A running server's base URL: for tests, and for programs that want a server of their own."""
+    server = await start(settings)
+    try:
+        yield server.base_url
+    finally:
+        await server.stop()

@@ -1,0 +1,282 @@
+"""``POST /v1/chat/completions``: from the body to the answer."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from mockserver.api.bodies import Envelope, Usage, chat_body, chat_choice, final_chunk
+from mockserver.api.chat_stream import KIND, ChatStream, StreamOptions
+from mockserver.api.checks import check_chat
+from mockserver.api.choices import Choice, bursts, count_finished, ended, new_call_ids, running, timing, together
+from mockserver.api.compose import check_grammar, constraint_of, replies_to
+from mockserver.api.errors import ApiError, unknown_model
+from mockserver.api.http import DONE, EventStream, frame, json_response, read_json
+from mockserver.api.logprobs import chat_logprobs, prompt_logprobs
+from mockserver.api.machine import Machine
+from mockserver.api.prompts import chat_prompt, prompt_text
+from mockserver.api.sampling import Sampling, max_output_tokens, sampling_of
+from mockserver.api.schema import ChatRequest, NamedToolChoice
+from mockserver.api.views import chat_view
+from mockserver.clock import unix_seconds
+from mockserver.prompt import text_of
+from mockserver.tokens import num_tokens, unpack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatCall:
+    """A chat request that was found good, with everything that its answer depends on."""
+
+    body: ChatRequest
+    prompt: bytes
+    sampling: Sampling
+    request_id: str
+    envelope: Envelope
+    num_prompt_logprobs: int | None
+
+
+async def chat_completions(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """Answer one chat request."""
+    call = prepared(await read_json(request), request.headers, machine)
+    late_error = call.sampling.late_error or check_grammar(constraint_of(call.body))
+    if not call.body.stream:
+        if late_error is not None:
+            raise late_error
+        return json_response(await whole_answer(call, machine))
+    stream = EventStream(machine.headers(request))
+    if late_error is not None:
+        await stream.open(request)
+        await stream.send(b"data: %b\n\n" % late_error.body(), DONE)
+        await stream.close()
+        return stream
+    with running(machine, lambda: _started(call, machine, watch=True)) as choices:
+        await stream.open(request)
+        await _stream_answer(stream, call, choices, machine)
+    return stream
+
+
+def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> ChatCall:
+    """Check a body in vLLM's order, and find its prompt and limits."""
+    if isinstance(data, dict):
+        check_chat(data)
+    body = ChatRequest.parse(data)
+    if body.model and body.model not in machine.model_names:
+        raise unknown_model(body.model, machine.model_names)
+    machine.check_admission(body.n or 1)
+    _check_tool_parser(body, machine)
+    prompt = chat_prompt(body, machine.encoder, max_model_len=machine.max_model_len, model=machine.model_names[0])
+    wanted = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
+    max_tokens = max_output_tokens(wanted, num_tokens(prompt), machine.max_model_len)
+    sampling = sampling_of(body, max_tokens)
+    request_id = "chatcmpl-" + (headers.get("X-Request-Id") or body.request_id or secrets.token_hex(8))
+    num_prompt_logprobs = body.prompt_logprobs
+    if num_prompt_logprobs is None and body.echo:
+        num_prompt_logprobs = body.top_logprobs
+    return ChatCall(
+        body=body,
+        prompt=prompt,
+        sampling=sampling,
+        request_id=request_id,
+        envelope=Envelope(
+            id=request_id,
+            created=int(unix_seconds()),
+            model=machine.model_names[0],
+            fingerprint=machine.fingerprint,
+        ),
+        num_prompt_logprobs=num_prompt_logprobs,
+    )
+
+
+def _check_tool_parser(body: ChatRequest, machine: Machine) -> None:
+    choice = body.tool_choice
+    settings = machine.settings
+    if choice in (None, "none") or (
+        settings.tool_call_parser and (choice != "auto" or settings.enable_auto_tool_choice)
+    ):
+        return
+    if choice == "auto":
+        if settings.enable_auto_tool_choice:
+            return
+        raise ApiError('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set')
+    shown = f'function "{choice.function.name}"' if isinstance(choice, NamedToolChoice) else f'"{choice}"'
+    raise ApiError(f"tool_choice={shown} requires --tool-call-parser to be set")
+
+
+def _started(call: ChatCall, machine: Machine, *, watch: bool) -> list[Choice]:
+    choices: list[Choice] = []
+    for index, reply in enumerate(replies_to(call.body, call.sampling, call.prompt, machine)):
+        generation = machine.start(
+            call.prompt,
+            reply,
+            request_id=call.request_id,
+            max_tokens=call.sampling.limits.max_tokens,
+            salt=call.body.cache_salt or "",
+            priority=call.body.priority,
+            reads_cache=call.num_prompt_logprobs is None,
+            watch=watch,
+        )
+        choices.append(Choice(index=index, reply=reply, generation=generation, call_ids=_call_ids(call.body, reply)))
+    return choices
+
+
+def _call_ids(body: ChatRequest, reply: Any) -> list[str]:
+    """Fresh ids, or those of the script."""
+    call_ids = new_call_ids(reply)
+    script = body.replayrig.reply if body.replayrig is not None else None
+    for number, call in enumerate((script or {}).get("tool_calls") or ()):
+        if number < len(call_ids) and isinstance(call.get("id"), str):
+            call_ids[number] = call["id"]
+    return call_ids
+
+
+async def whole_answer(call: ChatCall, machine: Machine) -> bytes:
+    """The body of an answer that is not streamed."""
+    with running(machine, lambda: _started(call, machine, watch=False)) as choices:
+        await ended(choices, machine.metrics.requests)
+        count_finished(choices, machine.metrics.requests, max_tokens=call.sampling.limits.max_tokens)
+        delivered_at = machine.clock.now()
+    body = call.body
+    rows = [_whole_choice(call, choice, machine) for choice in choices]
+    return chat_body(
+        call.envelope,
+        rows,
+        _usage(call, choices, machine),
+        prompt_logprobs=(
+            None if call.num_prompt_logprobs is None else prompt_logprobs(call.prompt, call.num_prompt_logprobs)
+        ),
+        prompt_token_ids=unpack(call.prompt) if body.return_token_ids else None,
+        prompt_text=prompt_text(call.prompt) if body.return_prompt_text else None,
+        extension=None if body.replayrig is None else timing(choices, delivered_at),
+    )
+
+
+def _whole_choice(call: ChatCall, choice: Choice, machine: Machine) -> dict[str, Any]:
+    body = call.body
+    view = chat_view(choice.reply, choice.call_ids, parallel=body.parallel_tool_calls is not False)
+    is_named = isinstance(body.tool_choice, NamedToolChoice)
+    finish_reason = choice.finish_reason
+    if not is_named and finish_reason == "stop" and (view.tool_calls or body.tool_choice == "required"):
+        finish_reason = "tool_calls"
+    if body.tools and body.tool_choice != "none":
+        outcome = "tool_call" if view.tool_calls else "no_tool_call"
+        machine.metrics.requests.num_tool_parses["non_streaming", outcome] += 1
+    row = chat_choice(
+        choice.index,
+        view,
+        role=_role(body),
+        finish_reason=finish_reason,
+        stop_reason=choice.reply.stop_reason,
+        logprobs=(
+            None
+            if call.sampling.num_top_logprobs is None
+            else chat_logprobs(
+                unpack(choice.reply.token_ids),
+                call.sampling.num_top_logprobs,
+                as_ids=bool(body.return_tokens_as_token_ids),
+            )
+        ),
+        token_ids=unpack(choice.reply.token_ids) if body.return_token_ids else None,
+    )
+    message = row["message"]
+    if message["content"] is None and (is_named or body.tool_choice == "required"):
+        message["content"] = ""
+    if body.echo:
+        message["content"] = _echoed(body) + (message["content"] or "")
+    return row
+
+
+async def _stream_answer(stream: EventStream, call: ChatCall, choices: list[Choice], machine: Machine) -> None:
+    builder = ChatStream(call.envelope, _stream_options(call, machine))
+    books = machine.metrics.requests
+    is_open = False
+
+    async def send_choice(choice: Choice) -> None:
+        nonlocal is_open
+        async for burst in bursts(choice, books):
+            parts: list[bytes] = []
+            if not is_open:
+                is_open = True
+                parts = builder.opening([one.index for one in choices], _echoed(call.body))
+            parts += builder.take(choice, burst.num_tokens, finished=burst.finished)
+            if burst.finished and len(choices) == 1:
+                parts += _ending(call, choices, machine)
+            if parts:
+                await stream.send_framed(parts)
+
+    await together([lambda choice=choice: send_choice(choice) for choice in choices])  # type: ignore[misc]
+    if len(choices) > 1:
+        await stream.send_framed(_ending(call, choices, machine))
+    count_finished(choices, books, max_tokens=call.sampling.limits.max_tokens)
+    await stream.close()
+
+
+def _ending(call: ChatCall, choices: list[Choice], machine: Machine) -> list[bytes]:
+    """What follows the last choice."""
+    include_usage, _ = _wanted_usage(call.body, machine)
+    if not include_usage:
+        return frame((DONE,))
+    extension = None if call.body.replayrig is None else timing(choices, machine.clock.now())
+    return frame((final_chunk(call.envelope, KIND, _usage(call, choices, machine), extension), DONE))
+
+
+def _stream_options(call: ChatCall, machine: Machine) -> StreamOptions:
+    body = call.body
+    include_usage, continuous_usage = _wanted_usage(body, machine)
+    return StreamOptions(
+        role=_role(body),
+        num_prompt_tokens=num_tokens(call.prompt),
+        include_usage=include_usage,
+        continuous_usage=continuous_usage,
+        num_top_logprobs=call.sampling.num_top_logprobs,
+        as_token_ids=bool(body.return_tokens_as_token_ids),
+        with_token_ids=bool(body.return_token_ids),
+        prompt_token_ids=unpack(call.prompt) if body.return_token_ids else None,
+        prompt_text=prompt_text(call.prompt) if body.return_prompt_text else None,
+        interval=max(body.stream_interval or 1, machine.settings.stream_interval),
+        parallel_calls=body.parallel_tool_calls is not False,
+        is_named_call=isinstance(body.tool_choice, NamedToolChoice),
+        counts_reasoning=machine.settings.reasoning_parser is not None,
+    )
+
+
+def _wanted_usage(body: ChatRequest, machine: Machine) -> tuple[bool, bool]:
+    """Whether a usage chunk ends the stream, and whether every chunk has usage."""
+    if machine.settings.enable_force_include_usage:
+        return True, True
+    options = body.stream_options
+    if options is None or not options.include_usage:
+        return False, False
+    return True, bool(options.continuous_usage_stats)
+
+
+def _usage(call: ChatCall, choices: list[Choice], machine: Machine) -> Usage:
+    with_details = machine.settings.enable_prompt_tokens_details or call.body.replayrig is not None
+    first = choices[0].generation
+    return Usage(
+        num_prompt_tokens=num_tokens(call.prompt),
+        num_output_tokens=sum(choice.generation.num_output_tokens for choice in choices),
+        num_cached_tokens=first.num_cached_tokens if with_details else None,
+        num_created_cache_tokens=machine.num_created_cache_tokens(first) if with_details else None,
+        num_reasoning_tokens=(
+            sum(chat_view(choice.reply, choice.call_ids).num_reasoning_tokens for choice in choices)
+            if machine.settings.reasoning_parser
+            else None
+        ),
+    )
+
+
+def _role(body: ChatRequest) -> str:
+    if body.add_generation_prompt:
+        return "assistant"
+    return str(body.messages[-1].get("role", "assistant"))
+
+
+def _echoed(body: ChatRequest) -> str:
+    if not body.echo:
+        return ""
+    last = body.messages[-1]
+    return text_of(last.get("content")) if last.get("role") == _role(body) else ""

@@ -1,0 +1,112 @@
+"""The choices of one answer while the engine works on them: started together, counted, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mockserver.api.books import RequestBooks
+from mockserver.api.machine import Machine
+from mockserver.api.replies import Kind, Reply
+from mockserver.driver import Generation, TokenBurst
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Choice:
+    """One reply on its way to the client."""
+
+    index: int
+    reply: Reply
+    generation: Generation
+    call_ids: Sequence[str] = ()
+    num_sent_tokens: int = 0
+    has_called: bool = False
+    counted_until: float | None = None
+    """The instant of the last token that the books know."""
+
+    @property
+    def finish_reason(self) -> str:
+        """The engine's word for the end: the reply's own, or that it was aborted."""
+        return self.generation.finish_reason or self.reply.finish_reason
+
+
+def new_call_ids(reply: Reply) -> list[str]:
+    """An id for each tool call of the reply."""
+    num_calls = 1 + max((span.call for span in reply.spans if span.kind is Kind.NAME), default=-1)
+    return [f"chatcmpl-tool-{secrets.token_hex(8)}" for _ in range(num_calls)]
+
+
+@contextlib.contextmanager
+def running(machine: Machine, start: Callable[[], list[Choice]]) -> Iterator[list[Choice]]:
+    """Start the choices; whatever has not ended on leaving is aborted, so that its blocks are free at once."""
+    choices = start()
+    machine.num_in_flight += 1
+    try:
+        yield choices
+    finally:
+        machine.num_in_flight -= 1
+        for choice in choices:
+            machine.leave(choice.generation)
+
+
+async def bursts(choice: Choice, books: RequestBooks) -> AsyncIterator[TokenBurst]:
+    """The choice's tokens as they become due, counted."""
+    async for burst in choice.generation:
+        _count(choice, burst.num_tokens, burst.at, books)
+        yield burst
+
+
+async def ended(choices: Sequence[Choice], books: RequestBooks) -> None:
+    """Wait for all choices; their tokens are counted at the end."""
+    for choice in choices:
+        await choice.generation.wait()
+        last_token_at = choice.generation.last_token_at
+        if last_token_at is not None:
+            _count(choice, choice.generation.num_output_tokens, last_token_at, books)
+
+
+def _count(choice: Choice, num_tokens: int, at: float, books: RequestBooks) -> None:
+    if not num_tokens:
+        return
+    if choice.counted_until is None:
+        first_token_at = choice.generation.first_token_at
+        assert first_token_at is not None
+        books.count_first_token(choice.generation)
+        choice.counted_until = first_token_at
+        num_tokens -= 1
+    books.count_gaps(choice.counted_until, at, num_tokens)
+    choice.counted_until = at
+
+
+def count_finished(choices: Sequence[Choice], books: RequestBooks, *, max_tokens: int) -> None:
+    """Enter ended choices into the books."""
+    for choice in choices:
+        if choice.generation.finish_reason != "abort":
+            books.count_finished(choice.generation, num_choices=len(choices), max_tokens=max_tokens)
+
+
+async def together(loops: Sequence[Callable[[], Any]]) -> None:
+    """Run one coroutine for each choice."""
+    if len(loops) == 1:
+        await loops[0]()
+        return
+    async with asyncio.TaskGroup() as group:
+        for loop in loops:
+            group.create_task(loop())
+
+
+def timing(choices: Sequence[Choice], delivered_at: float) -> dict[str, Any]:
+    """What this server alone can tell: when things happened by the model's own time."""
+    first = choices[0].generation
+    return {
+        "arrived_at": first.arrived_at,
+        "scheduled_at": first.scheduled_at,
+        "first_token_at": min((one.generation.first_token_at or delivered_at for one in choices), default=None),
+        "last_token_at": max((one.generation.last_token_at or delivered_at for one in choices), default=None),
+        "num_preemptions": sum(one.generation.num_preemptions for one in choices),
+        "delivered_at": delivered_at,
+    }

@@ -1,0 +1,113 @@
+"""The HTTP side of an answer: reading a body, sending one, and streaming events.
+
+An event stream frames its own chunks: one HTTP chunk per event, as uvicorn sends them, but all events that are due
+together in one write, because the write is what costs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import orjson
+from aiohttp import HttpVersion11, web
+from aiohttp.helpers import rfc822_formatted_time
+
+from mockserver.api.errors import ApiError, InvalidBody
+
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
+
+
+def json_response(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    """A JSON answer."""
+    response = web.Response(body=body, status=status, headers=headers)
+    response.headers["Content-Type"] = "application/json"
+    return response
+
+
+async def read_json(request: web.BaseRequest) -> Any:
+    """The request's JSON body, or vLLM's complaint about it."""
+    media_type = request.headers.get("Content-Type", "").lower().partition(";")[0]
+    body = await request.read()
+    if media_type != "application/json":
+        raise InvalidBody(["Unsupported Media Type: Only 'application/json' is allowed"])
+    if not body:
+        raise InvalidBody([{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}])
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return _leniently_parsed(body)
+
+
+def _leniently_parsed(body: bytes) -> Any:
+    """What Python's parser takes and orjson does not (NaN, lone surrogates), or its words about the error."""
+    try:
+        return json.loads(body)
+    except json.JSONDecodeError as error:
+        raise InvalidBody(
+            [
+                {
+                    "type": "json_invalid",
+                    "loc": ("body", error.pos),
+                    "msg": "JSON decode error",
+                    "input": {},
+                    "ctx": {"error": error.msg},
+                }
+            ]
+        ) from None
+    except (UnicodeDecodeError, RecursionError, ValueError):
+        raise ApiError("There was an error parsing the body", type="Bad Request") from None
+
+
+class EventStream(web.StreamResponse):
+    """An answer of server-sent events."""
+
+    _length_check = False  # the chunks are framed here, not by aiohttp
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        super().__init__()
+        self.headers["Date"] = rfc822_formatted_time()
+        self.headers["Content-Type"] = "text/event-stream; charset=utf-8"
+        self.headers.update(headers)
+        self.is_chunked = True
+
+    async def open(self, request: web.BaseRequest) -> None:
+        """Send the headers, at once: before queueing, before the first token."""
+        if request.version >= HttpVersion11:
+            self.headers["Transfer-Encoding"] = "chunked"
+        else:
+            self.is_chunked = False
+            self.force_close()
+        await self.prepare(request)
+
+    async def send(self, *events: bytes) -> None:
+        """Send events in one write; waits while the client reads too slowly."""
+        await self.write(b"".join(frame(events) if self.is_chunked else events))
+
+    async def send_framed(self, parts: Iterable[bytes]) -> None:
+        """Send events that were framed while they were built."""
+        data = b"".join(parts)
+        await self.write(data if self.is_chunked else _unframed(data))
+
+    async def close(self) -> None:
+        """End the stream."""
+        await self.write_eof(b"0\r\n\r\n" if self.is_chunked else b"")
+
+
+def frame(events: Iterable[bytes]) -> list[bytes]:
+    """``events`` as HTTP chunks."""
+    return [part for event in events if event for part in (b"%x\r\n" % len(event), event, b"\r\n")]
+
+
+def _unframed(data: bytes) -> bytes:
+    """The content of HTTP chunks, for clients that know none."""
+    content = []
+    position = 0
+    while position < len(data):
+        size, _, _ = data[position : position + 16].partition(b"\r\n")
+        start = position + len(size) + 2
+        content.append(data[start : start + int(size, 16)])
+        position = start + int(size, 16) + 2
+    return b"".join(content)

@@ -1,0 +1,166 @@
+"""The endpoints that tell about the server, its tokenizer and its cache."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from typing import Any
+
+import orjson
+from aiohttp import web
+from pydantic import ValidationError
+
+from mockserver.api.bodies import dumped
+from mockserver.api.errors import ApiError, InvalidBody, unknown_model
+from mockserver.api.http import json_response, read_json
+from mockserver.api.machine import VLLM_VERSION, Machine
+from mockserver.api.metrics import CONTENT_TYPE
+from mockserver.api.prompts import plain_messages, tool_texts
+from mockserver.api.replies import whole_piece
+from mockserver.api.schema import DetokenizeRequest, TokenizeChatRequest, TokenizeCompletionRequest
+from mockserver.clock import unix_seconds
+from mockserver.prompt import end_of_turn
+from mockserver.tokens import decode, encode, pack, unpack
+
+
+async def empty(_request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:
+    """``/health`` and ``/ping``: alive."""
+    return web.Response(body=b"")
+
+
+async def version(_request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:
+    """``/version``."""
+    return json_response(orjson.dumps({"version": VLLM_VERSION}))
+
+
+async def models(_request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """``/v1/models``."""
+    created = int(unix_seconds())
+    cards = [
+        {
+            "id": name,
+            "object": "model",
+            "created": created,
+            "owned_by": "vllm",
+            "root": machine.profile.model,
+            "parent": None,
+            "max_model_len": machine.max_model_len,
+            "permission": [
+                {
+                    "id": f"modelperm-{secrets.token_hex(8)}",
+                    "object": "model_permission",
+                    "created": created,
+                    "allow_create_engine": False,
+                    "allow_sampling": True,
+                    "allow_logprobs": True,
+                    "allow_search_indices": False,
+                    "allow_view": True,
+                    "allow_fine_tuning": False,
+                    "organization": "*",
+                    "group": None,
+                    "is_blocking": False,
+                }
+            ],
+        }
+        for name in machine.model_names
+    ]
+    return json_response(orjson.dumps({"object": "list", "data": cards}))
+
+
+async def metrics(_request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """``/metrics``."""
+    response = web.Response(body=machine.metrics.text())
+    response.headers["Content-Type"] = CONTENT_TYPE
+    return response
+
+
+async def load(_request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """``/load``: requests in flight, if the server was told to count them."""
+    count = machine.num_in_flight if machine.settings.enable_server_load_tracking else 0
+    return json_response(orjson.dumps({"server_load": count}))
+
+
+async def tokenize(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """``/tokenize``: a text or a conversation."""
+    body = _tokenize_body(await read_json(request))
+    _check_model(body.model, machine)
+    if isinstance(body, TokenizeCompletionRequest):
+        ids = encode(body.prompt)
+    else:
+        if body.continue_final_message and body.add_generation_prompt:
+            raise ApiError("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+        ids = machine.encoder.chat(
+            plain_messages(body.messages, model=machine.model_names[0]),
+            tool_texts(body.tools),
+            add_generation_prompt=body.add_generation_prompt and not body.continue_final_message,
+        )
+        if body.continue_final_message:
+            ids = ids[: ids.rindex(end_of_turn())]
+    numbers = unpack(ids)
+    shown = [_token_text(token_id) for token_id in numbers] if body.return_token_strs else None
+    return json_response(
+        dumped(
+            {
+                "count": len(numbers),
+                "max_model_len": machine.max_model_len,
+                "tokens": numbers,
+                "token_strs": shown,
+            }
+        )
+    )
+
+
+def _tokenize_body(data: Any) -> TokenizeCompletionRequest | TokenizeChatRequest:
+    """Either shape; what fits neither is reported against both, as vLLM does."""
+    errors: list[dict[str, Any]] = []
+    for shape in (TokenizeCompletionRequest, TokenizeChatRequest):
+        try:
+            return shape.model_validate(data)
+        except ValidationError as error:
+            errors += [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
+    raise InvalidBody(errors)
+
+
+def _token_text(token_id: int) -> str:
+    text = whole_piece(token_id)
+    return decode(pack([token_id])) if text is None else text
+
+
+async def detokenize(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """``/detokenize``."""
+    body = DetokenizeRequest.parse(await read_json(request))
+    _check_model(body.model, machine)
+    try:
+        text = decode(pack(body.tokens))
+    except (KeyError, OverflowError, ValueError):
+        raise ApiError("out of range integral type conversion attempted") from None
+    return json_response(dumped({"prompt": text}))
+
+
+async def reset_prefix_cache(_request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """``POST /reset_prefix_cache``: refused while a request holds blocks."""
+    return json_response(orjson.dumps({"success": machine.driver.engine.reset_prefix_cache()}))
+
+
+async def is_sleeping(_request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:
+    """``/is_sleeping``: never."""
+    return json_response(b'{"is_sleeping":false}')
+
+
+async def server_info(_request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """``/server_info``: the resolved settings, keys left out."""
+    settings = dataclasses.asdict(machine.settings)
+    settings["api_key"] = ["***" for _ in settings["api_key"]]
+    info = {
+        "vllm_config": {
+            "engine": dataclasses.asdict(machine.config),
+            "profile": {"name": machine.profile.name, "model": machine.profile.model},
+        },
+        "settings": settings,
+    }
+    return json_response(orjson.dumps(info))
+
+
+def _check_model(name: str | None, machine: Machine) -> None:
+    if name and name not in machine.model_names:
+        raise unknown_model(name, machine.model_names)

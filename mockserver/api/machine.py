@@ -1,0 +1,121 @@
+"""What all endpoints of one server share: the machine it pretends to be, its clock, its names and its books."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import secrets
+
+from aiohttp import web
+
+from mockserver.api.errors import ApiError, engine_busy
+from mockserver.api.metrics import Metrics
+from mockserver.api.replies import Reply
+from mockserver.api.settings import ServerSettings, engine_config
+from mockserver.clock import Clock
+from mockserver.driver import Driver, Generation
+from mockserver.engine.engine import Engine, RequestTooLongError
+from mockserver.engine.request import Request
+from mockserver.prompt import PromptEncoder
+from mockserver.tokens import num_tokens
+
+VLLM_VERSION = "0.32.0"
+"""The version whose answers this server gives: see docs/compatibility.md."""
+
+
+class Machine:
+    """One engine with its driver, and what is needed to talk about it in vLLM's dialect."""
+
+    def __init__(self, settings: ServerSettings, clock: Clock) -> None:
+        profile, config = engine_config(settings)
+        self.settings = settings
+        self.profile = profile
+        self.config = config
+        self.clock = clock
+        self.driver = Driver(Engine(config, profile.step_cost), clock)
+        self.encoder = PromptEncoder(block_size=config.block_size)
+        self.model_names = settings.model_names()
+        self.max_model_len = min(config.max_model_len, config.num_kv_tokens)
+        """The context; a cache too small for the model's makes it smaller, as vLLM's ``--max-model-len auto`` does."""
+        digest = hashlib.sha256(repr((settings.profile, config)).encode()).hexdigest()
+        self.fingerprint = f"vllm-{VLLM_VERSION}-{digest[:8]}"
+        self.metrics = Metrics(
+            self.model_names[0],
+            self.max_model_len,
+            config,
+            snapshot=self.driver.snapshot,
+            lag=self.driver.lag.summary,
+            now=clock.now,
+        )
+        self.num_in_flight = 0
+        """Answers that have begun and not ended."""
+        self.live_request_ids: set[str] = set()
+        """The engine's requests of these answers."""
+        self._numbers = itertools.count()
+        self._scale_header = {} if clock.rate == 1.0 else {"x-replayrig-time-scale": f"{clock.rate:g}"}
+
+    def headers(self, request: web.BaseRequest) -> dict[str, str]:
+        """Headers of every answer to ``request``."""
+        headers = {"Server": "uvicorn", "Vary": "Origin", **self._scale_header}
+        if self.settings.enable_request_id_headers:
+            headers["x-request-id"] = request.headers.get("X-Request-Id") or secrets.token_hex(16)
+        return headers
+
+    def check_admission(self, num_new: int) -> None:
+        """Refuse a request when the server holds as many as it may."""
+        limit = self.settings.max_num_queued_reqs
+        if limit is None:
+            return
+        snapshot = self.driver.snapshot()
+        if snapshot.num_running + snapshot.num_waiting + num_new > limit:
+            self.metrics.requests.num_rejected += num_new
+            raise engine_busy()
+
+    def next_number(self) -> int:
+        """A number that no other request of this server has."""
+        return next(self._numbers)
+
+    def start(
+        self,
+        prompt: bytes,
+        reply: Reply,
+        *,
+        request_id: str,
+        max_tokens: int,
+        salt: str = "",
+        priority: int = 0,
+        reads_cache: bool = True,
+        watch: bool = False,
+    ) -> Generation:
+        """Hand a reply to the engine, which decides when its tokens appear."""
+        num_output_tokens = num_tokens(reply.token_ids)
+        request = Request(
+            request_id=f"{request_id}-{self.next_number()}",
+            num_prompt_tokens=num_tokens(prompt),
+            num_output_tokens=num_output_tokens,
+            path=self.encoder.path(prompt + reply.token_ids, salt=salt),
+            max_tokens=max(max_tokens, num_output_tokens),
+            finish_reason=reply.finish_reason,
+            priority=priority,
+            skip_reading_prefix_cache=not reads_cache,
+        )
+        try:
+            generation = self.driver.submit(request, watch=watch)
+        except RequestTooLongError as error:
+            raise ApiError(str(error)) from None
+        self.live_request_ids.add(request.request_id)
+        return generation
+
+    def leave(self, generation: Generation) -> None:
+        """Nobody wants this any more; what has not ended is aborted, and its blocks are free at once."""
+        self.live_request_ids.discard(generation.request_id)
+        if generation.finish_reason is None:
+            self.driver.abort(generation.request_id)
+
+    def num_created_cache_tokens(self, generation: Generation) -> int:
+        """Prompt tokens that this request put into the prefix cache."""
+        if not self.config.enable_prefix_caching:
+            return 0
+        block_size = self.config.block_size
+        num_whole = generation.request.num_prompt_tokens // block_size * block_size
+        return max(0, num_whole - generation.num_cached_tokens)

@@ -1,0 +1,342 @@
+"""``GET /metrics``: vLLM's names, labels and buckets, and a few of our own under ``replayrig:``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from mockserver.api.books import Histogram, HttpBooks, RequestBooks
+from mockserver.clock import unix_seconds
+from mockserver.engine.config import EngineConfig
+from mockserver.engine.engine import Snapshot
+from mockserver.lag import LagSummary
+
+CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+_FINISH_REASONS = ("stop", "length", "abort", "error", "repetition")
+_GAUGES = frozenset(
+    ("num_running", "num_waiting", "num_waiting_tokens", "num_blocks", "num_used_blocks", "num_cached_blocks")
+)
+_REQUEST_HISTOGRAMS = (
+    ("request_prompt_tokens", "Number of prefill tokens processed.", "prompt_tokens"),
+    ("request_generation_tokens", "Number of generation tokens processed.", "generation_tokens"),
+    ("iteration_tokens_total", "Histogram of number of tokens per engine_step.", "iteration_tokens"),
+    (
+        "request_max_num_generation_tokens",
+        "Histogram of maximum number of requested generation tokens.",
+        "max_generation_tokens",
+    ),
+    ("request_params_n", "Histogram of the n request parameter.", "params_n"),
+    ("request_params_max_tokens", "Histogram of the max_tokens request parameter.", "params_max_tokens"),
+    ("time_to_first_token_seconds", "Histogram of time to first token in seconds.", "ttft"),
+    ("inter_token_latency_seconds", "Histogram of inter-token latency in seconds.", "itl"),
+    (
+        "request_time_per_output_token_seconds",
+        "Histogram of time_per_output_token_seconds per request.",
+        "tpot",
+    ),
+    ("e2e_request_latency_seconds", "Histogram of e2e request latency in seconds.", "e2e"),
+    ("request_queue_time_seconds", "Histogram of time spent in WAITING phase for request.", "queue"),
+    ("request_inference_time_seconds", "Histogram of time spent in RUNNING phase for request.", "inference"),
+    ("request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.", "prefill"),
+    ("request_decode_time_seconds", "Histogram of time spent in DECODE phase for request.", "decode"),
+    (
+        "request_num_preemptions",
+        "Histogram of the number of times a request was preempted.",
+        "preemptions",
+    ),
+    (
+        "request_prefill_kv_computed_tokens",
+        "Histogram of new KV tokens computed during prefill (excluding cached tokens).",
+        "computed_tokens",
+    ),
+)
+
+
+class Metrics(Collector):
+    """The books of one server, shown as Prometheus wants them."""
+
+    def __init__(
+        self,
+        model_name: str,
+        max_model_len: int,
+        config: EngineConfig,
+        *,
+        snapshot: Callable[[], Snapshot],
+        lag: Callable[[], LagSummary],
+        now: Callable[[], float],
+    ) -> None:
+        self.requests = RequestBooks(max_model_len)
+        self.http = HttpBooks()
+        self._config = config
+        self._snapshot = snapshot
+        self._lag = lag
+        self._now = now
+        self._model_name = model_name
+        self._labels = {"engine": "0", "model_name": model_name}
+        self._created_at = unix_seconds()
+        self._registry = CollectorRegistry(auto_describe=False)
+        GCCollector(self._registry)
+        PlatformCollector(self._registry)
+        ProcessCollector(registry=self._registry)
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        """The page."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """All families; prometheus_client calls this for every scrape."""
+        snapshot = self._snapshot()
+        yield from self._machine_families(snapshot)
+        yield from self._request_families(snapshot)
+        yield from self._http_families()
+        yield from self._own_families(snapshot)
+
+    # -- vLLM's ----------------------------------------------------------------------------------------------------
+
+    def _machine_families(self, snapshot: Snapshot) -> Iterator[Metric]:
+        for name, text in (
+            ("flops_per_gpu", "floating point operations per GPU (for Model Flops Utilization calculations)"),
+            ("read_bytes_per_gpu", "bytes read from memory per GPU (for Model Flops Utilization calculations)"),
+            ("write_bytes_per_gpu", "bytes written to memory per GPU (for Model Flops Utilization calculations)"),
+        ):
+            yield self._counter(f"estimated_{name}", f"Estimated number of {text}.", [({}, 0.0)])
+        yield self._gauge(
+            "num_requests_running", "Number of requests in model execution batches.", [({}, snapshot.num_running)]
+        )
+        yield self._gauge(
+            "num_requests_waiting", "Number of requests waiting to be processed.", [({}, snapshot.num_waiting)]
+        )
+        yield self._gauge(
+            "num_requests_waiting_by_reason",
+            "Number of waiting requests by reason. Reason labels: 'capacity' = waiting for scheduling capacity; "
+            "'deferred' = deferred by transient constraints (LoRA budget, KV transfer, blocked status). Sum of all "
+            "reasons equals vllm:num_requests_waiting.",
+            [({"reason": "capacity"}, snapshot.num_waiting), ({"reason": "deferred"}, 0)],
+        )
+        yield self._gauge(
+            "engine_sleep_state",
+            "Engine sleep state; awake = 0 means engine is sleeping; awake = 1 means engine is awake; "
+            "weights_offloaded = 1 means sleep level 1; discard_all = 1 means sleep level 2.",
+            [
+                ({"sleep_state": "awake"}, 1),
+                ({"sleep_state": "weights_offloaded"}, 0),
+                ({"sleep_state": "discard_all"}, 0),
+            ],
+        )
+        yield self._gauge(
+            "kv_cache_usage_perc",
+            "KV-cache usage. 1 means 100 percent usage.",
+            [({}, snapshot.num_used_blocks / snapshot.num_blocks)],
+        )
+        yield self._cache_config()
+
+    def _cache_config(self) -> Metric:
+        config = self._config
+        labels = {
+            "engine": "0",
+            "block_size": config.block_size,
+            "cache_dtype": "auto",
+            "enable_prefix_caching": config.enable_prefix_caching,
+            "gpu_memory_utilization": 0.92,
+            "is_attention_free": False,
+            "kv_cache_max_concurrency": config.num_kv_tokens / config.max_model_len,
+            "kv_cache_size_tokens": config.num_kv_tokens,
+            "num_cpu_blocks": None,
+            "num_gpu_blocks": config.num_blocks + 1,
+            "num_gpu_blocks_override": None,
+            "prefix_caching_hash_algo": "sha256",
+            "sliding_window": None,
+        }
+        family = GaugeMetricFamily(
+            "vllm:cache_config_info", "Information of the LLMEngine CacheConfig", labels=list(labels)
+        )
+        family.add_metric([str(value) for value in labels.values()], 1.0)
+        return family
+
+    def _request_families(self, snapshot: Snapshot) -> Iterator[Metric]:
+        books = self.requests
+        num_cached = snapshot.num_cached_prompt_tokens
+        num_computed = snapshot.num_computed_prompt_tokens
+        num_queried = num_cached + num_computed if self._config.enable_prefix_caching else 0
+        plain = (
+            ("prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.", num_queried),
+            ("prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.", num_cached),
+            (
+                "external_prefix_cache_queries",
+                "External prefix cache queries from KV connector cross-instance cache sharing, in terms of number of "
+                "queried tokens.",
+                0,
+            ),
+            (
+                "external_prefix_cache_hits",
+                "External prefix cache hits from KV connector cross-instance cache sharing, in terms of number of "
+                "cached tokens.",
+                0,
+            ),
+            ("mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items.", 0),
+            ("mm_cache_hits", "Multi-modal cache hits, in terms of number of cached items.", 0),
+            ("num_preemptions", "Cumulative number of preemption from the engine.", snapshot.num_preemptions),
+            ("prompt_tokens", "Number of prefill tokens processed.", books.num_prompt_tokens),
+            ("prompt_tokens_cached", "Number of cached prompt tokens (local + external).", num_cached),
+            ("generation_tokens", "Number of generation tokens processed.", snapshot.num_generated_tokens),
+        )
+        for name, text, value in plain:
+            yield self._counter(name, text, [({}, value)])
+        yield self._counter(
+            "prompt_tokens_by_source",
+            "Number of prompt tokens by source.",
+            [
+                ({"source": "local_compute"}, num_computed),
+                ({"source": "local_cache_hit"}, num_cached),
+                ({"source": "external_kv_transfer"}, 0),
+            ],
+        )
+        yield self._counter(
+            "prompt_tokens_cached_by_source",
+            "Prefix-cache hit tokens by the cache tier that supplied them: device (local HBM), host (offloaded to "
+            "DRAM), disk, p2p (transferred from another vLLM instance) or external_unspecified. Counted at admission; "
+            "sums to vllm:prefix_cache_hits + vllm:external_prefix_cache_hits.",
+            [
+                ({"source": source}, num_cached if source == "device" else 0)
+                for source in ("device", "host", "p2p", "disk", "external_unspecified")
+            ],
+        )
+        yield self._counter(
+            "request_success",
+            "Count of successfully processed requests.",
+            [({"finished_reason": reason}, books.num_by_reason[reason]) for reason in _FINISH_REASONS],
+        )
+        model_label = {"model_name": self._model_name}
+        yield self._counter(
+            "admission_rejections",
+            "Number of admission attempts rejected by a queue limit, by reason.",
+            [({"reason": "max_num_queued_reqs"}, books.num_rejected), ({"reason": "max_num_queued_tokens"}, 0)],
+            common=model_label,
+        )
+        for name, text, attribute in _REQUEST_HISTOGRAMS:
+            yield self._histogram(f"vllm:{name}", text, [(self._labels, getattr(books, attribute))])
+        yield self._counter(
+            "tool_call_parser_invocations",
+            "Total number of ToolParser invocations. Non-streaming increments once per choice; streaming increments "
+            "once per delta.",
+            [
+                (
+                    {"mode": mode, "outcome": outcome, "request_type": kind},
+                    books.num_tool_parses[mode, outcome] if kind == "chat_completions" else 0,
+                )
+                for mode in ("streaming", "non_streaming")
+                for outcome in ("tool_call", "no_tool_call")
+                for kind in ("chat_completions", "responses", "other")
+            ],
+            common=model_label,
+        )
+
+    def _http_families(self) -> Iterator[Metric]:
+        http = self.http
+        requests = CounterMetricFamily(
+            "http_requests",
+            "Total number of requests by method, status and handler.",
+            labels=["handler", "method", "status"],
+        )
+        for key, count in http.num_requests.items():
+            requests.add_metric(key, count, created=self._created_at)
+        yield requests
+        for name, direction, table in (
+            ("request", "incoming requests", http.request_bytes),
+            ("response", "outgoing responses", http.response_bytes),
+        ):
+            sizes = SummaryMetricFamily(
+                f"http_{name}_size_bytes",
+                f"Content length of {direction} by handler. Only value of header is respected. Otherwise ignored. "
+                "No percentile calculated. ",
+                labels=["handler"],
+            )
+            for handler, (num_values, total) in table.items():
+                sizes.add_metric([handler], int(num_values), total)
+            yield sizes
+        yield self._histogram(
+            "http_request_duration_highr_seconds",
+            "Latency with many buckets but no API specific labels. Made for more accurate percentile calculations. ",
+            [({}, http.durations)],
+        )
+        yield self._histogram(
+            "http_request_duration_seconds",
+            "Latency with only few buckets by handler. Made to be only used if aggregation by handler is important. ",
+            [
+                ({"handler": handler, "method": method}, histogram)
+                for (handler, method), histogram in http.durations_by_handler.items()
+            ],
+        )
+
+    # -- our own ---------------------------------------------------------------------------------------------------
+
+    def _own_families(self, snapshot: Snapshot) -> Iterator[Metric]:
+        for field in fields(snapshot):
+            value = getattr(snapshot, field.name)
+            text = f"The engine's {field.name}."
+            if field.name in _GAUGES:
+                yield GaugeMetricFamily(f"replayrig:{field.name}", text, value=value)
+            elif field.name.endswith("_s"):
+                yield CounterMetricFamily(f"replayrig:{field.name.removesuffix('_s')}_seconds", text, value=value)
+            else:
+                yield CounterMetricFamily(f"replayrig:{field.name}", text, value=value)
+        lag = self._lag()
+        family = Metric("replayrig:lag_seconds", "How late tokens left, against the model's own time.", "summary")
+        for quantile, lag_s in (("0.5", lag.p50_s), ("0.99", lag.p99_s), ("1", lag.max_s)):
+            family.add_sample("replayrig:lag_seconds", {"quantile": quantile}, lag_s)
+        family.add_sample("replayrig:lag_seconds_count", {}, lag.num_samples)
+        yield family
+        yield GaugeMetricFamily(
+            "replayrig:simulated_seconds", "Simulated seconds since the server started.", value=self._now()
+        )
+
+    # -- families --------------------------------------------------------------------------------------------------
+
+    def _gauge(self, name: str, text: str, rows: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
+        family = Metric(f"vllm:{name}", text, "gauge")
+        for labels, value in rows:
+            family.add_sample(f"vllm:{name}", {**self._labels, **labels}, value)
+        return family
+
+    def _counter(
+        self,
+        name: str,
+        text: str,
+        rows: Iterable[tuple[Mapping[str, str], float]],
+        *,
+        common: Mapping[str, str] | None = None,
+    ) -> Metric:
+        family = Metric(f"vllm:{name}", text, "counter")
+        for labels, value in rows:
+            all_labels = {**(self._labels if common is None else common), **labels}
+            family.add_sample(f"vllm:{name}_total", all_labels, value)
+            family.add_sample(f"vllm:{name}_created", all_labels, self._created_at)
+        return family
+
+    def _histogram(self, name: str, text: str, rows: Iterable[tuple[dict[str, str], Histogram]]) -> Metric:
+        family = HistogramMetricFamily(name, text)
+        for labels, histogram in rows:
+            cumulated = 0
+            for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
+                cumulated += count
+                family.add_sample(f"{name}_bucket", {**labels, "le": _shown(bound)}, cumulated)
+            family.add_sample(f"{name}_count", labels, cumulated)
+            family.add_sample(f"{name}_sum", labels, histogram.total)
+            family.add_sample(f"{name}_created", labels, self._created_at)
+        return family
+
+
+def _shown(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else str(float(bound))
