@@ -88,6 +88,10 @@ class PromptEncoder:
         """Content addresses of all full blocks of ``token_ids``; different salts share nothing."""
         return self.chains.path(token_ids, salt=salt)
 
+    def extend(self, path: BlockPath, token_ids: bytes) -> BlockPath | None:
+        """The path of what starts with ``path`` and goes on with ``token_ids``; None where ``path`` is forgotten."""
+        return self.chains.extend(path, token_ids)
+
     def _append_reply(self, parts: list[bytes], message: Message) -> None:
         template = _template()
         content = message.get("content")

@@ -13,12 +13,13 @@ from loadgen.config import Settings
 from loadgen.context import Conversation
 from mockserver.clock import Clock
 from mockserver.driver import Driver
+from mockserver.engine.chains import BlockPath
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.engine import Engine
 from mockserver.engine.profiles import Profile, get_profile
 from mockserver.engine.request import Request
 from mockserver.prompt import PromptEncoder
-from mockserver.tokens import num_tokens
+from mockserver.tokens import TOKEN_BYTES, num_tokens
 from traces.record import Lag, ServerSample
 
 ENGINE_SETTINGS = (
@@ -85,6 +86,8 @@ class InProcessTransport:
         self._clock = machine.clock
         self._max_model_len = machine.max_model_len
         self._generation_prompt = machine.encoder.chat(())
+        self._num_generation_tokens = num_tokens(self._generation_prompt)
+        self._block_bytes = machine.config.block_size * TOKEN_BYTES
         self._history: WeakKeyDictionary[Conversation, _History] = WeakKeyDictionary()
 
     async def complete(self, call: Call) -> Completion:
@@ -92,9 +95,9 @@ class InProcessTransport:
         encoder = self._encoder
         conversation = call.conversation
         sent_at = self._clock.now()
-        prompt = self._prompt(conversation)
+        history = self._extended(conversation)
         reply = encoder.reply(call.reply)
-        num_prompt_tokens = num_tokens(prompt)
+        num_prompt_tokens = history.num_tokens + self._num_generation_tokens
         num_output_tokens = num_tokens(reply)
         max_tokens = self._max_model_len - num_prompt_tokens
         if max_tokens < num_output_tokens:
@@ -104,7 +107,7 @@ class InProcessTransport:
                 Request(
                     request_id=call.call_id,
                     num_prompt_tokens=num_prompt_tokens,
-                    path=encoder.path(prompt + reply),
+                    path=self._path(conversation, history, reply),
                     num_output_tokens=num_output_tokens,
                     max_tokens=max_tokens,
                     finish_reason="tool_calls" if call.reply.get("tool_calls") else "stop",
@@ -132,8 +135,8 @@ class InProcessTransport:
             num_preemptions=generation.num_preemptions,
         )
 
-    def _prompt(self, conversation: Conversation) -> bytes:
-        """The prompt's ids; only messages that are new since the last call are encoded."""
+    def _extended(self, conversation: Conversation) -> _History:
+        """What is known of the conversation, after encoding the messages that are new since its last call."""
         messages = conversation.messages
         history = self._history.get(conversation)
         if history is None:
@@ -141,17 +144,43 @@ class InProcessTransport:
             new = self._encoder.chat(messages, conversation.tools, add_generation_prompt=False)
         else:
             new = self._encoder.chat(messages[history.num_messages :], add_generation_prompt=False)
-        history.token_ids += new
         history.num_messages = len(messages)
-        return history.token_ids + self._generation_prompt
+        history.num_tokens += num_tokens(new)
+        history.rest += new
+        return history
+
+    def _path(self, conversation: Conversation, history: _History, reply: bytes) -> BlockPath:
+        """The path of prompt and reply; only tokens after the blocks of the last call's path are looked at."""
+        path: BlockPath | None = None
+        if history.path and history.rest.startswith(history.last_tail):
+            num_known = history.path[-1].end
+            history.rest = history.rest[(num_known - history.num_cut) * self._block_bytes :]
+            history.num_cut = num_known
+            tail = history.rest + self._generation_prompt + reply
+            path = self._encoder.extend(history.path, tail)
+            history.last_tail = tail
+        if path is None:  # the first call, a history that was changed, or one that is long forgotten
+            history.rest = self._encoder.chat(conversation.messages, conversation.tools, add_generation_prompt=False)
+            history.num_cut = 0
+            history.last_tail = history.rest + self._generation_prompt + reply
+            path = self._encoder.path(history.last_tail)
+        history.path = path
+        return path
 
 
 @dataclass(eq=False, slots=True)
 class _History:
-    """A conversation's ids so far."""
+    """A conversation's prompt so far."""
 
-    token_ids: bytes = b""
     num_messages: int = 0
+    num_tokens: int = 0
+    path: BlockPath = ()
+    """Of the last call's prompt and reply, with which the next prompt starts."""
+    num_cut: int = 0
+    rest: bytes = b""
+    """The ids after the first ``num_cut`` blocks."""
+    last_tail: bytes = b""
+    """The same of the last call's prompt and reply."""
 
 
 def _refused(at: float, error: str) -> Completion:

@@ -69,34 +69,22 @@ class ChainTable:
 
     def path(self, token_ids: bytes, *, salt: str = "") -> BlockPath:
         """The path of all full blocks of ``token_ids`` (4 bytes a token). Different salts share nothing."""
-        width = self._block_bytes
-        num_blocks = len(token_ids) // width
-        chain = self._root_by_salt.get(salt)
-        if chain is None:
-            chain = self._root_by_salt[salt] = _Chain(-1, 0, b"", None)
-        runs: list[ChainRun] = []
-        used: list[_Chain] = []
-        depth = 0
-        while depth < num_blocks:
-            offset = depth * width
-            child = chain.children.get((depth, token_ids[offset : offset + width]))
-            if child is not None:
-                chain = child
-                depth += self._num_equal_blocks(chain, token_ids, depth, num_blocks)
-                at_tip = depth - chain.start == len(chain.tokens) // width
-                if at_tip and depth < num_blocks:
-                    self._extend(chain, token_ids[depth * width : num_blocks * width])
-                    depth = num_blocks
-            else:
-                chain = self._branch(chain, depth, token_ids[offset : num_blocks * width])
-                depth = num_blocks
-            used.append(chain)
-            runs.append(ChainRun(chain.chain_id, chain.start, depth))
-        for chain in reversed(used):
-            self._chains.move_to_end(chain.chain_id)
-        if self._num_bytes > self._max_bytes:
-            self._forget(keep=len(used))
-        return tuple(runs)
+        root = self._root_by_salt.get(salt)
+        if root is None:
+            root = self._root_by_salt[salt] = _Chain(-1, 0, b"", None)
+        return self._follow(root, 0, token_ids, [], [])
+
+    def extend(self, path: BlockPath, token_ids: bytes) -> BlockPath | None:
+        """The path of a sequence that starts with ``path`` and goes on with ``token_ids``: only those are looked at.
+
+        None where the path is empty or has been forgotten: ask for the path of the whole sequence then.
+        """
+        passed = [self._chains.get(run.chain_id) for run in path]
+        last = passed.pop() if passed else None
+        used = [chain for chain in passed if chain is not None]
+        if last is None or len(used) < len(passed):
+            return None
+        return self._follow(last, path[-1].end, token_ids, list(path[:-1]), used)
 
     def fresh_path(self, num_tokens: int) -> BlockPath:
         """The path of ``num_tokens`` tokens that equal nothing else: for workloads of which only lengths matter."""
@@ -104,29 +92,53 @@ class ChainTable:
         self._next_chain_id += 1
         return (ChainRun(self._next_chain_id - 1, 0, num_blocks),) if num_blocks else ()
 
-    def _num_equal_blocks(self, chain: _Chain, token_ids: bytes, depth: int, num_blocks: int) -> int:
-        """How many blocks of ``token_ids`` from ``depth`` on are the chain's own, from its start; at least one."""
+    def _follow(
+        self, chain: _Chain, depth: int, token_ids: bytes, runs: list[ChainRun], used: list[_Chain]
+    ) -> BlockPath:
+        """Go on from block ``depth`` of ``chain`` with ``token_ids``, growing the tree where they are new to it."""
         width = self._block_bytes
-        offset = depth * width
-        longest = min(len(chain.tokens) // width, num_blocks - depth)
-        if longest * width == len(chain.tokens):
-            if token_ids.startswith(chain.tokens, offset):
+        first = depth
+        last = first + len(token_ids) // width
+        while True:
+            depth += self._num_equal_blocks(chain, depth, token_ids, (depth - first) * width, last - depth)
+            rest = token_ids[(depth - first) * width : (last - first) * width]
+            is_root = chain.parent is None
+            if rest and not is_root and depth - chain.start == len(chain.tokens) // width:
+                chain.tokens += rest
+                self._num_bytes += len(rest)
+                depth, rest = last, b""
+            if not is_root:
+                used.append(chain)
+                runs.append(ChainRun(chain.chain_id, chain.start, depth))
+            if not rest:
+                break
+            chain = chain.children.get((depth, rest[:width])) or self._branch(chain, depth, rest)
+        for chain in reversed(used):
+            self._chains.move_to_end(chain.chain_id)
+        if self._num_bytes > self._max_bytes:
+            self._forget(keep=len(used))
+        return tuple(runs)
+
+    def _num_equal_blocks(self, chain: _Chain, depth: int, token_ids: bytes, offset: int, at_most: int) -> int:
+        """How many blocks of the chain from ``depth`` on are those of ``token_ids`` from byte ``offset`` on."""
+        width = self._block_bytes
+        tokens = chain.tokens
+        here = (depth - chain.start) * width
+        longest = min(len(tokens) // width - (depth - chain.start), at_most)
+        if here == 0 and longest * width == len(tokens):
+            if token_ids.startswith(tokens, offset):  # the whole chain, compared where it lies
                 return longest
-        elif chain.tokens.startswith(token_ids[offset : offset + longest * width]):
+        elif tokens.startswith(token_ids[offset : offset + longest * width], here):
             return longest
-        equal, differing = 1, longest
-        while differing - equal > 1:  # the first differing block lies in (equal, differing]
+        equal, differing = 0, longest
+        while differing - equal > 1:  # those before `equal` are equal, one before `differing` is not
             middle = (equal + differing) // 2
             first, last = equal * width, middle * width
-            if chain.tokens[first:last] == token_ids[offset + first : offset + last]:
+            if tokens[here + first : here + last] == token_ids[offset + first : offset + last]:
                 equal = middle
             else:
                 differing = middle
         return equal
-
-    def _extend(self, chain: _Chain, tokens: bytes) -> None:
-        chain.tokens += tokens
-        self._num_bytes += len(tokens)
 
     def _branch(self, parent: _Chain, depth: int, tokens: bytes) -> _Chain:
         chain = _Chain(self._next_chain_id, depth, tokens, parent)

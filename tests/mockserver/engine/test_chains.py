@@ -40,6 +40,33 @@ def test_two_blocks_have_one_address_exactly_when_all_tokens_up_to_their_ends_ar
             assert address_by_hash.setdefault(block_hash, address) == address
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    sequences=st.lists(st.tuples(tokens, st.integers(0, 30)), min_size=1, max_size=10),
+    block_size=st.integers(1, 4),
+)
+def test_extending_a_path_gives_the_path_of_the_whole(sequences: list[tuple[list[int], int]], block_size: int) -> None:
+    """Whatever else is in the table, and wherever the sequence is cut."""
+    table = ChainTable(block_size=block_size)
+
+    for numbers, cut in sequences:
+        start = table.path(pack(numbers[:cut]))
+        rest = pack(numbers[start[-1].end * block_size if start else 0 :])
+
+        extended = table.extend(start, rest)
+
+        assert extended == (table.path(pack(numbers)) if start else None)
+
+
+def test_a_forgotten_path_cannot_be_extended() -> None:
+    table = ChainTable(block_size=4, max_tokens=100)
+    path = table.path(pack([1] * 40))
+    for number in range(10):
+        table.path(pack([2 + number] * 40))
+
+    assert table.extend(path, pack([1] * 4)) is None
+
+
 def test_a_conversation_that_grows_stays_on_one_run() -> None:
     table = ChainTable(block_size=16)
     ids = pack(list(range(16 * 10)))
