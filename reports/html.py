@@ -13,8 +13,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from reports import stage
 from reports.charts import chart
 from reports.compare import Comparison, LabelledRun
+from reports.events import MAX_CALLS, events
 from reports.figures import Figure, figures
 from reports.finding import finding
 from reports.table import PERCENTILES, Metric, format_value
@@ -45,6 +47,8 @@ _PAGE = """<!DOCTYPE html>
 </html>
 """
 
+_TOO_LONG = "<p>Left out: the replay holds at most {limit:,} calls. Show fewer or shorter runs to see it.</p>"
+
 
 def write_page(comparison: Comparison, path: Path) -> int:
     """Write the page; returns its size in bytes."""
@@ -56,9 +60,12 @@ def write_page(comparison: Comparison, path: Path) -> int:
 def render(comparison: Comparison) -> str:
     """The whole page as text."""
     shown = figures(comparison)
+    streams = events(comparison)
     sections = [
         ("finding", "Finding", _finding(comparison, shown)),
         ("overview", "At a glance", _charts(shown, ("prompt_tokens", "critical_path"))),
+        ("replay", "Replay", stage.replay(comparison) if streams else _TOO_LONG.format(limit=MAX_CALLS)),
+        ("lanes", "One task", stage.lanes(comparison) if streams else ""),
         ("numbers", "All numbers", _table(comparison)),
         ("distributions", "Distributions", _charts(shown, ("task_time", "ttft", "tpot", "e2e"))),
         (
@@ -71,11 +78,12 @@ def render(comparison: Comparison) -> str:
     sections = [section for section in sections if section[2]]
     data = {
         "runs": [run.label for run in comparison.runs],
+        "events": streams,
         "charts": {
             figure.name: chart(figure, comparison) | {"series": _series(figure, comparison)} for figure in shown
         },
     }
-    scripts = [_plotly(), _part("page.js")]
+    scripts = [_plotly(), *(_part(name) for name in ("page.js", "events.js", "replay.js", "lanes.js"))]
     return _PAGE.format(
         policy=_policy(scripts),
         title=escape(_title(comparison)),
