@@ -16,7 +16,7 @@ from rich.console import Console
 from loadgen import experiment
 from loadgen.config import OWN_MOCK, Settings
 from loadgen.live import LiveView
-from loadgen.perform import Outcome, perform
+from loadgen.perform import Outcome, RunError, perform
 from loadgen.run import ARCHITECTURES
 from loadgen.server_view import TargetError
 from loadgen.sources import OneLineParser, SettingsError, add_flags, dashed, load_settings
@@ -38,6 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("loadgen: interrupted before anything was measured", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except RunError as error:
+        print(f"loadgen: {_one_line(error)}", file=sys.stderr)
+        if sys.flags.dev_mode:
+            raise
+        return EXIT_INVALID
     except (SettingsError, TraceError, TargetError, ValueError, OSError) as error:
         print(f"loadgen: {_one_line(error)}", file=sys.stderr)
         return EXIT_USAGE
@@ -118,10 +123,15 @@ def _compare_with_twin(outcome: Outcome, twin: Outcome) -> None:
 
 def _tell(outcomes: Sequence[Outcome]) -> int:
     """The table, where the results lie, and the exit code that they deserve."""
+    from reports.compare import compare  # noqa: PLC0415  (as for summarize)
+    from reports.load import load_run  # noqa: PLC0415
+    from reports.terminal import print_comparison  # noqa: PLC0415
+
+    # What is piped into a file is not cut at 80 columns.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160)
+    print_comparison(compare([load_run(outcome.directory) for outcome in outcomes]), console)
     for outcome in outcomes:
-        for reason in outcome.header.invalid_reasons:
-            print(f"{outcome.header.run_id}: INVALID: {reason}")
-        print(f"{outcome.header.run_id}: {outcome.directory}")
+        print(f"results: {outcome.directory}")
     if any(outcome.interrupted for outcome in outcomes):
         return EXIT_INTERRUPTED
     return EXIT_FINE if all(outcome.is_valid for outcome in outcomes) else EXIT_INVALID

@@ -4,11 +4,12 @@ look at the server, and what is known of it."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from loadgen.call import Transport
+from loadgen.context import Conversation
 from loadgen.run import Look
 from loadgen.server_view import ServerView
 from loadgen.transports.http import HttpTransport, Target
@@ -45,9 +46,12 @@ async def in_process(machine: Machine) -> AsyncIterator[Door]:
 
 
 @asynccontextmanager
-async def over_http(target: Target, clock: WallClock, view: ServerView) -> AsyncIterator[Door]:
-    """The server at ``target``. The clock starts when the door is open."""
+async def over_http(
+    target: Target, clock: WallClock, view: ServerView, *, warm_up: Iterable[Conversation] = ()
+) -> AsyncIterator[Door]:
+    """The server at ``target``, shown the conversations of ``warm_up``. The clock starts when the door is open."""
     async with HttpTransport(target, clock) as transport:
+        await transport.warm_up(warm_up)
         offset_s = await view.clock_offset_s(clock)
         before = clock.now()
         clock.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -12,11 +12,12 @@ from typing import Any
 
 from loadgen import arrivals, doors
 from loadgen.config import OWN_MOCK, Settings
+from loadgen.context import Conversation, system_message, tool_texts, user_message
 from loadgen.doors import Door
 from loadgen.live import LiveView
 from loadgen.own_mock import own_mock
 from loadgen.recorder import Recorder
-from loadgen.run import ARCHITECTURES, replay
+from loadgen.run import ARCHITECTURES, first_of, replay
 from loadgen.server_view import ServerView, TargetError, new_session
 from loadgen.tools import ToolTimes
 from loadgen.transports.http import Target
@@ -32,6 +33,10 @@ Summarize = Callable[..., dict[str, Any]]
 _SAMPLE_PERIOD_S = 0.5
 _SAMPLE_PERIOD_REAL_S = 0.2
 """Over HTTP a look at the server costs a request: not more often than this in real time."""
+
+
+class RunError(Exception):
+    """Something broke while a run went on; the text says what, and where lies what was measured before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +100,8 @@ class Performance:
             rate = _agreed_rate(self.settings, server, self.time_scale)
             target = replace(target, model=self.settings.model or server.model_names[0])
             clock = WallClock(rate)
-            async with doors.over_http(target, clock, server) as door:
+            warm_up = first_prompts(self.workload) if server.is_mock else ()
+            async with doors.over_http(target, clock, server, warm_up=warm_up) as door:
                 assert self.header is None, "one performance, one run"
                 await self._through(door, clock, target=url, rate=rate)
 
@@ -159,6 +165,15 @@ class Performance:
         )
 
 
+def first_prompts(workload: Workload) -> Iterator[Conversation]:
+    """What the tasks' first prompts hold."""
+    for task in workload.trajectories:
+        messages = [user_message(task.user_prompt)]
+        if task.system_prompt:
+            messages.insert(0, system_message(task.system_prompt))
+        yield Conversation(tools=tool_texts(task.tools), messages=messages)
+
+
 def perform(
     settings: Settings,
     workload: Workload,
@@ -182,6 +197,7 @@ def perform(
     # The workload's texts live as long as the run: the collector need not walk them again and again.
     gc.freeze()
     interrupted = False
+    failure: BaseException | None = None
     try:
         if settings.is_virtual:
             run_virtual(performance.in_virtual_time)
@@ -193,17 +209,25 @@ def perform(
         if performance.recorder is None:
             raise
         interrupted = True
+    except ExceptionGroup as group:
+        failure = first_of(group)
+        if performance.recorder is None:
+            raise failure from group
+        failure.__cause__ = group
     finally:
         gc.unfreeze()
         if view is not None:
             view.stop()
-    return _finish(
+    outcome = _finish(
         performance,
         summarize,
         elapsed_s=real_seconds() - started_at,
         cpu_s=cpu_seconds() - cpu_started_at,
         interrupted=interrupted,
     )
+    if failure is not None:
+        raise RunError(f"stopped by {type(failure).__name__}: {failure}; measured so far: {directory}") from failure
+    return outcome
 
 
 def _finish(

@@ -66,7 +66,7 @@ async def replay(
         try:
             await architecture(task, session)
         except* CallFailed as failed:
-            error = _first_line(failed)
+            error = str(first_of(failed))
         finally:
             slots.release()
         recorder.task(
@@ -116,9 +116,9 @@ async def _sample_once(look: Look, recorder: Recorder) -> None:
         recorder.sample(sample)
 
 
-def _first_line(group: BaseExceptionGroup[BaseException]) -> str:
-    """The text of the first failure in ``group``."""
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first failure in ``group``, however deep."""
     first: BaseException = group
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
-    return str(first)
+    return first

@@ -33,10 +33,16 @@ class ServerView:
     model_names: tuple[str, ...] = ()
     max_model_len: int | None = None
     has_metrics: bool = True
+    _shows_simulated_time: bool = False
     _last: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def is_mock(self) -> bool:
+        """Whether the server is one of ours."""
+        return self.time_scale is not None or self._shows_simulated_time
+
     async def find_out(self) -> None:
-        """Ask for the models and the time scale. Raises TargetError where nobody answers."""
+        """Ask for the models, the time scale and the metrics. Raises TargetError where nobody answers."""
         url = f"{self.target.api_url}/models"
         try:
             async with self.session.get(url, headers=self.target.headers) as response:
@@ -52,6 +58,7 @@ class ServerView:
             raise TargetError(f"{url}: {type(error).__name__}: {' '.join(str(error).split())}") from None
         except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, ValueError):
             raise TargetError(f"{url}: the answer is not a list of models") from None
+        self._shows_simulated_time = f"{_OWN_PREFIX}simulated_seconds" in await self.metrics()
 
     async def metrics(self) -> dict[str, float]:
         """The server's metrics by name (with labels where one name has several); empty where it has none."""

@@ -6,7 +6,9 @@ only for what matters. Nothing here gives up on its own: a slow server is measur
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -15,6 +17,7 @@ import aiohttp
 import orjson
 
 from loadgen.call import Call, Completion
+from loadgen.context import Conversation
 from loadgen.transports.sse import StreamedAnswer, error_text
 from mockserver.clock import Clock
 
@@ -54,6 +57,7 @@ class HttpTransport:
     def __init__(self, target: Target, clock: Clock) -> None:
         self._clock = clock
         self._url = f"{target.api_url}/chat/completions"
+        self._tokenize_url = f"{target.root_url}/tokenize"
         self._headers = {"content-type": "application/json", "accept": "text/event-stream", **target.headers}
         fixed = {
             "model": target.model,
@@ -105,6 +109,27 @@ class HttpTransport:
         except (aiohttp.ClientError, OSError) as error:
             answer.error = f"{type(error).__name__}: {' '.join(str(error).split())}"
         return self._completion(call, answer, status=status, sent_at=sent_at, ended_at=clock.now())
+
+    async def warm_up(self, conversations: Iterable[Conversation]) -> None:
+        """Let a mock server tokenise what the first prompts hold, and open a connection for each.
+
+        On a real node that is the work of other cores; a mock would do it in simulated time, which stands still for
+        nobody. Nothing reaches the engine or its cache.
+        """
+        assert self._session is not None, "use the transport as `async with`"
+        session = self._session
+
+        async def tokenize(conversation: Conversation) -> None:
+            body = b'{"messages":' + bytes(conversation.messages_json()) + b"]"
+            if tools := conversation.tools_json():
+                body += b',"tools":' + tools
+            with contextlib.suppress(aiohttp.ClientError, OSError):  # a server that cannot do this starts cold
+                async with session.post(self._tokenize_url, data=body + b"}", headers=self._headers) as response:
+                    await response.read()
+
+        async with asyncio.TaskGroup() as group:
+            for conversation in conversations:
+                group.create_task(tokenize(conversation))
 
     def _body(self, call: Call) -> bytes:
         conversation = call.conversation
