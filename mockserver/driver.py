@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from mockserver.clock import Clock
-from mockserver.engine.engine import Engine, Snapshot, Step, StepResult
+from mockserver.engine.engine import Engine, Snapshot, Step, StepResult, add_snapshots
 from mockserver.engine.request import Request
+from mockserver.engine.routing import Router
 from mockserver.lag import LagMeter
 
 
@@ -119,67 +120,102 @@ class Generation:
 
 
 class Driver:
-    """Runs one engine on one clock."""
+    """Runs the engines of one server on one clock: one, or one for each data-parallel rank.
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self.engine = engine
+    Ranks step freely, or in lock-step: then everyone's step lasts as long as the slowest one's, and idle ranks wait
+    along (mixture-of-experts layers are shared by all).
+    """
+
+    def __init__(
+        self,
+        engines: Engine | Sequence[Engine],
+        clock: Clock,
+        *,
+        routing_policy: str = "vllm",
+        in_lock_step: bool = False,
+    ) -> None:
+        self.engines = (engines,) if isinstance(engines, Engine) else tuple(engines)
         self.clock = clock
+        self.router = Router(routing_policy, self.engines)
         self.lag = LagMeter()
         """How late tokens were handed out, in simulated seconds."""
+        groups = [self.engines] if in_lock_step else [(engine,) for engine in self.engines]
+        self._groups = [_Group(group) for group in groups]
+        self._group_by_rank = self._groups * len(self.engines) if in_lock_step else self._groups
         self._generation_by_id: dict[str, Generation] = {}
+        self._rank_by_id: dict[str, int] = {}
         self._num_watched = 0
-        self._arrival: asyncio.Future[None] | None = None
 
-    def submit(self, request: Request, *, watch: bool = False) -> Generation:
-        """Queue a request now. RequestTooLongError (one line, vLLM's words) if it could never run."""
+    def submit(
+        self, request: Request, *, watch: bool = False, rank: int | None = None, session_id: str | None = None
+    ) -> Generation:
+        """Queue a request now, on a rank of the router's choice unless one is given.
+
+        RequestTooLongError (one line, vLLM's words) if it could never run; ValueError for a rank that is not there.
+        """
+        if rank is None:
+            rank = self.router.rank_of(request, session_id)
+        elif not 0 <= rank < len(self.engines):
+            raise ValueError(f"data_parallel_rank {rank} is out of range [0, {len(self.engines)}).")
+        if request.request_id in self._rank_by_id:
+            raise ValueError(f"request_id {request.request_id!r} is in use")
         request.watched = watch
-        self.engine.add(request, self.clock.now())
+        self.engines[rank].add(request, self.clock.now())
         generation = self._generation_by_id[request.request_id] = Generation(request)
+        self._rank_by_id[request.request_id] = rank
         self._num_watched += watch
-        if self._arrival is not None and not self._arrival.done():
-            self._arrival.set_result(None)
+        self._group_by_rank[rank].wake()
         return generation
 
     def abort(self, request_id: str) -> None:
         """Take a request out; nothing happens if it has ended already. Its waiters return."""
-        if self.engine.abort(request_id, self.clock.now()) is not None:
-            self._forget(request_id, self.clock.now())
+        rank = self._rank_by_id.get(request_id)
+        now = self.clock.now()
+        if rank is not None and self.engines[rank].abort(request_id, now) is not None:
+            self._forget(request_id, now)
 
     def snapshot(self) -> Snapshot:
-        """The machine as it stands."""
-        return self.engine.snapshot()
+        """The machine as it stands, all ranks together."""
+        return add_snapshots([engine.snapshot() for engine in self.engines])
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget all cached blocks on every rank; False where a request holds some."""
+        was_reset = [engine.reset_prefix_cache() for engine in self.engines]
+        return all(was_reset)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        engine = self.engine
+        async with asyncio.TaskGroup() as tasks:
+            for group in self._groups:
+                tasks.create_task(self._run(group))
+
+    async def _run(self, group: _Group) -> None:
         clock = self.clock
-        in_flight: deque[Step] = deque()
+        in_flight: deque[_JointStep] = deque()
         at = clock.now()
         await clock.settle_until(at)
         while True:
             # In virtual time nothing can happen before the horizon but what we do: no need to wait for it.
             horizon = clock.horizon()
-            if horizon > at and len(in_flight) == engine.max_steps_in_flight - 1:
-                at = engine.skip(at, horizon, in_flight[0] if in_flight else None)
-            while len(in_flight) < engine.max_steps_in_flight:
-                step = engine.begin_step(at)
-                if step is None:
-                    break
-                in_flight.append(step)
+            if horizon > at:
+                at = group.skip(at, horizon, in_flight)
+            while len(in_flight) < group.max_steps_in_flight and (joint := group.begin(at)):
+                in_flight.append(joint)
             if not in_flight:
-                await self._wait_for_arrival()
+                await group.wait_for_arrival()
                 at = max(at, clock.now())
                 await clock.settle_until(at)
                 continue
-            step = in_flight.popleft()
-            if step.ends_at > horizon:
-                await clock.settle_until(step.ends_at)
-            at = step.ends_at
-            result = engine.finish_step(step)
-            if result.finished or self._num_watched:
+            joint = in_flight.popleft()
+            at = joint[0][1].ends_at
+            if at > horizon:
+                await clock.settle_until(at)
+            results = group.finish(joint)
+            if self._num_watched or any(result.finished for result in results):
                 if at > clock.now():
                     await clock.settle_until(at)
-                self._deliver(result)
+                for result in results:
+                    self._deliver(result)
                 await clock.settle_until(at)
 
     def _deliver(self, result: StepResult) -> None:
@@ -194,11 +230,50 @@ class Driver:
 
     def _forget(self, request_id: str, at: float) -> None:
         generation = self._generation_by_id.pop(request_id)
+        del self._rank_by_id[request_id]
         self._num_watched -= generation.request.watched
         generation.notify(at)
 
-    async def _wait_for_arrival(self) -> None:
-        assert not self.engine.has_requests, "what is admitted to the queue fits into an empty pool"
+
+_JointStep = list[tuple[Engine, Step]]
+"""Steps that end together, each with its engine."""
+
+
+class _Group:
+    """Engines that step together: one, or all ranks in lock-step."""
+
+    def __init__(self, engines: Sequence[Engine]) -> None:
+        self.engines = engines
+        self.max_steps_in_flight = engines[0].max_steps_in_flight
+        self._arrival: asyncio.Future[None] | None = None
+
+    def begin(self, at: float) -> _JointStep:
+        """Begin a step on every engine that has work; empty if none has."""
+        joint = [(engine, step) for engine in self.engines if (step := engine.begin_step(at)) is not None]
+        if len(joint) > 1:
+            ends_at = max(step.ends_at for _, step in joint)
+            for engine, step in joint:
+                engine.stretch(step, ends_at)
+        return joint
+
+    def finish(self, joint: _JointStep) -> list[StepResult]:
+        """What the steps brought."""
+        return [engine.finish_step(step) for engine, step in joint]
+
+    def skip(self, at: float, until: float, in_flight: deque[_JointStep]) -> float:
+        """Take quiet steps at once; see ``Engine.skip``. Ranks in lock-step take every step by itself."""
+        if len(self.engines) > 1 or len(in_flight) != self.max_steps_in_flight - 1:
+            return at
+        return self.engines[0].skip(at, until, in_flight[0][0][1] if in_flight else None)
+
+    def wake(self) -> None:
+        """A request has arrived."""
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    async def wait_for_arrival(self) -> None:
+        """Return when a request arrives; the engines have none."""
+        assert not any(engine.num_requests for engine in self.engines), "what is queued fits into an empty pool"
         self._arrival = asyncio.get_running_loop().create_future()
         try:
             await self._arrival

@@ -139,7 +139,7 @@ async def detokenize(request: web.BaseRequest, machine: Machine) -> web.StreamRe
 
 async def reset_prefix_cache(_request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """``POST /reset_prefix_cache``: refused while a request holds blocks."""
-    return json_response(orjson.dumps({"success": machine.driver.engine.reset_prefix_cache()}))
+    return json_response(orjson.dumps({"success": machine.driver.reset_prefix_cache()}))
 
 
 async def is_sleeping(_request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:

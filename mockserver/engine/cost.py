@@ -196,6 +196,29 @@ class FittedCost:
 
 
 @dataclass(frozen=True, slots=True)
+class RankShare:
+    """A node's step cost as one of ``num_ranks`` data-parallel ranks sees it: it has that share of the node.
+
+    A rank's batch takes what the node takes when every rank has such a batch.
+    """
+
+    step_cost: StepCost
+    num_ranks: int
+
+    def __call__(self, shape: BatchShape) -> float:
+        """The node's cost of ``num_ranks`` such batches."""
+        return self.step_cost(
+            BatchShape(
+                num_prefill_tokens=shape.num_prefill_tokens * self.num_ranks,
+                num_prefill_seqs=shape.num_prefill_seqs * self.num_ranks,
+                prefill_attention=shape.prefill_attention * self.num_ranks,
+                num_decode_seqs=shape.num_decode_seqs * self.num_ranks,
+                num_decode_context_tokens=shape.num_decode_context_tokens * self.num_ranks,
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Jittered:
     """A step cost with heavy-tailed noise: each duration is multiplied by a draw of mean near 1.
 

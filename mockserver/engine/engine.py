@@ -9,7 +9,8 @@ before it ended by the model's own time, however late the process is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.cost import BatchShape, StepCost
@@ -65,6 +66,14 @@ class Snapshot:
     num_finished_requests: int
 
 
+def add_snapshots(snapshots: Sequence[Snapshot]) -> Snapshot:
+    """Several machines as one: every gauge and counter summed."""
+    if len(snapshots) == 1:
+        return snapshots[0]
+    names = [field.name for field in fields(Snapshot)]
+    return Snapshot(**{name: sum(getattr(snapshot, name) for snapshot in snapshots) for name in names})
+
+
 class Engine:
     """One scheduler, its pool, and the time its steps take."""
 
@@ -86,9 +95,13 @@ class Engine:
         self._num_finished = 0
 
     @property
-    def has_requests(self) -> bool:
-        """Somebody is waiting or running."""
-        return bool(self._request_by_id)
+    def num_requests(self) -> int:
+        """Waiting and running requests."""
+        return len(self._request_by_id)
+
+    def num_cached_tokens_of(self, request: Request) -> int:
+        """Prompt tokens that the cache would save a request that came now."""
+        return self.scheduler.num_cached_tokens_of(request)
 
     def request(self, request_id: str) -> Request | None:
         """A live request by its id."""
@@ -127,6 +140,10 @@ class Engine:
         self._busy_until = ends_at
         self._num_in_flight += 1
         return Step(batch, starts_at, ends_at)
+
+    def stretch(self, step: Step, ends_at: float) -> None:
+        """Let the last step begun end later, as it does where it waits for the slowest of several ranks."""
+        step.ends_at = self._busy_until = ends_at
 
     def finish_step(self, step: Step) -> StepResult:
         """Hand out the step's tokens."""

@@ -63,6 +63,10 @@ class Scheduler:
             self._finish(request)
             request.finish_reason = "abort"
 
+    def num_cached_tokens_of(self, request: Request) -> int:
+        """Prompt tokens that the cache would save a request that were admitted now."""
+        return self._num_hit_blocks(request) * self.config.block_size
+
     def schedule(self) -> Batch:
         """Decide the next batch and count its tokens as computed."""
         batch = Batch()
