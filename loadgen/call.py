@@ -29,7 +29,7 @@ class Completion:
 
     sent_at: float
     ended_at: float
-    """When the agent has the answer, or the error."""
+    """When the agent has the whole answer, or the error."""
     first_token_at: float | None = None
     last_token_at: float | None = None
     num_prompt_tokens: int | None = None

@@ -175,8 +175,7 @@ class Agent:
         session.num_calls += 1
         if completion.error is not None:
             raise CallFailed(completion.error)
-        # What follows is due when the last token is there; an answer that is an end-of-turn token only shows none.
-        self.due_at = completion.ended_at if completion.last_token_at is None else completion.last_token_at
+        self.due_at = completion.ended_at
         session.ended(self.due_at)
 
     def _call_record(self, call: Call, completion: Completion) -> CallRecord:

@@ -108,7 +108,8 @@ class HttpTransport:
                     answer.close()
         except (aiohttp.ClientError, OSError) as error:
             answer.error = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        return self._completion(call, answer, status=status, sent_at=sent_at, ended_at=clock.now())
+        ended_at = clock.now() if answer.error or answer.finished_at is None else answer.finished_at
+        return self._completion(call, answer, status=status, sent_at=sent_at, ended_at=ended_at)
 
     async def warm_up(self, conversations: Iterable[Conversation]) -> None:
         """Let a mock server tokenise what the first prompts hold, and open a connection for each.
@@ -171,10 +172,10 @@ class HttpTransport:
     def _lag_s(self, answer: StreamedAnswer, extension: Mapping[str, float]) -> float | None:
         """From the model's own last token to its arrival here: the server's lateness, the way, and our own."""
         due_at = extension.get("last_token_at")
-        if due_at is None or answer.last_token_at is None:
+        if due_at is None or answer.finished_at is None:
             return None
         if self.clock_offset_s is not None:
-            return max(0.0, answer.last_token_at + self.clock_offset_s - due_at)
+            return max(0.0, answer.finished_at + self.clock_offset_s - due_at)
         delivered_at = extension.get("delivered_at")
         return None if delivered_at is None else max(0.0, delivered_at - due_at)
 

@@ -120,11 +120,13 @@ class InProcessTransport:
         finally:
             if generation.finish_reason is None:
                 self._driver.abort(call.call_id)
+        ended_at = self._clock.now()
+        last_token_at = generation.last_token_at
         return Completion(
             sent_at=sent_at,
-            ended_at=self._clock.now(),
+            ended_at=ended_at,
             first_token_at=generation.first_token_at,
-            last_token_at=generation.last_token_at,
+            last_token_at=last_token_at,
             num_prompt_tokens=num_prompt_tokens,
             num_cached_tokens=generation.num_cached_tokens,
             num_output_tokens=generation.num_output_tokens,
@@ -133,6 +135,7 @@ class InProcessTransport:
             error="the engine aborted the call" if generation.finish_reason == "abort" else None,
             scheduled_at=generation.scheduled_at,
             num_preemptions=generation.num_preemptions,
+            lag_s=None if last_token_at is None else ended_at - last_token_at,
         )
 
     def _extended(self, conversation: Conversation) -> _History:

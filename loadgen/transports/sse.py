@@ -54,6 +54,8 @@ class StreamedAnswer:
     last_token_at: float | None = None
     chunk_at: list[float] = field(default_factory=list)
     finish_reason: str | None = None
+    finished_at: float | None = None
+    """When the stream said why it ended: the end-of-turn token shows in no chunk of its own."""
     usage: dict[str, Any] | None = None
     extension: dict[str, Any] | None = None
     """What a replayrig server says of its own clock."""
@@ -93,7 +95,8 @@ class StreamedAnswer:
         has_token = False
         for choice in event.get("choices") or ():
             has_token = has_token or _has_token(choice)
-            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+            if (reason := choice.get("finish_reason")) is not None:
+                self.finish_reason, self.finished_at = reason, at
         if has_token:
             if self.first_token_at is None:
                 self.first_token_at = at
