@@ -9,6 +9,8 @@ from rich.text import Text
 
 from reports.compare import Comparison
 from reports.finding import finding
+from reports.intervals import differences_to_first, format_difference
+from reports.repeats import noise_statements
 from reports.table import PERCENTILES, format_value
 
 
@@ -17,7 +19,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for line, is_valid in validity_lines(comparison):
         console.print(Text(line, style="" if is_valid else "bold red"))
     console.print(comparison_table(comparison))
-    for paragraph in finding(comparison):
+    for paragraph in [*finding(comparison), *noise_statements(comparison.runs)]:
         console.print(Text(paragraph), soft_wrap=False)
 
 
@@ -37,6 +39,9 @@ def comparison_table(comparison: Comparison) -> Table:
     table.add_column("", no_wrap=True)
     for run in comparison.runs:
         table.add_column(Text(run.label), justify="right")
+    against_first = differences_to_first(comparison.runs) if len(comparison.runs) == 2 else []
+    if against_first:
+        table.add_column("second against first", justify="right")
     group = None
     for metric in comparison.metrics:
         if not metric.is_brief:
@@ -47,5 +52,9 @@ def comparison_table(comparison: Comparison) -> Table:
         columns = [metric.values(run.numbers) for run in comparison.runs]
         for place, values in enumerate(zip(*columns, strict=True)):
             title = f"{metric.title} {PERCENTILES[place]}" if metric.is_spread else metric.title
-            table.add_row(title, *(format_value(value) for value in values))
+            cells = [format_value(value) for value in values]
+            if against_first:
+                difference = against_first[1].get((metric.key, place))
+                cells.append("" if difference is None else format_difference(difference))
+            table.add_row(title, *cells)
     return table

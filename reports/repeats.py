@@ -1,0 +1,70 @@
+"""What is noise: how far repeated runs of one kind lie apart, and what the intervals of a comparison mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from reports.compare import LabelledRun
+from reports.numbers import Distribution, Numbers
+
+
+def noise_statements(runs: Sequence[LabelledRun]) -> list[str]:
+    """What the intervals mean, and how far repeated runs of one kind lie apart, where there are such."""
+    if len(runs) < 2:
+        return []
+    texts = [
+        f"Differences are against {runs[0].label}, with 95 % intervals from drawing the tasks anew (paired by task"
+        " id): they tell how much a difference depends on which tasks were run. One that may as well be none is"
+        " called noise."
+    ]
+    repeats: dict[tuple[object, ...], list[LabelledRun]] = {}
+    for run in runs:
+        repeats.setdefault(_kind(run), []).append(run)
+    groups = [group for group in repeats.values() if len(group) > 1]
+    for group in groups:
+        names = f"{len(group)} repeated runs of {group[0].header.architecture}"
+        if all(run.header.digest and run.header.digest == group[0].header.digest for run in group):
+            texts.append(f"{names} have the same digest: they are equal, and nothing between them is noise.")
+        else:
+            spread = ", ".join(f"{name} {100 * value:.1f} %" for name, value in _spreads(group))
+            texts.append(f"{names} lie apart by: {spread}. A smaller difference between kinds is noise.")
+    if not groups and any(run.header.clock != "virtual" for run in runs):
+        texts.append("No run was repeated, so how far repeated runs lie apart is not known here.")
+    return texts
+
+
+def _kind(run: LabelledRun) -> tuple[object, ...]:
+    """What repeated runs have in common."""
+    h = run.header
+    return (
+        h.architecture,
+        h.workload_digest,
+        h.num_tasks,
+        h.target,
+        h.clock,
+        h.time_scale,
+        h.profile,
+        h.prefix_caching,
+    )
+
+
+_COMPARED: tuple[tuple[str, Callable[[Numbers], float | None]], ...] = (
+    ("makespan", lambda numbers: numbers.makespan_s),
+    ("median task time", lambda numbers: _median(numbers.task_time)),
+    ("median TTFT", lambda numbers: _median(numbers.ttft)),
+    ("median TPOT", lambda numbers: _median(numbers.tpot)),
+    ("median E2E", lambda numbers: _median(numbers.e2e)),
+)
+
+
+def _median(spread: Distribution | None) -> float | None:
+    return None if spread is None else spread.p50
+
+
+def _spreads(group: Sequence[LabelledRun]) -> list[tuple[str, float]]:
+    found = []
+    for name, get in _COMPARED:
+        values = [value for run in group if (value := get(run.numbers))]
+        if len(values) > 1:
+            found.append((name, max(values) / min(values) - 1))
+    return found
