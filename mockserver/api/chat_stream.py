@@ -87,7 +87,7 @@ class ChatStream:
         """The chunks of the next ``num_new`` tokens of a choice, and its end if it has come."""
         deltas = self._deltas_of(choice)
         first = choice.num_sent_tokens
-        last = first + num_new
+        last = choice.num_due_tokens = choice.num_due_tokens + num_new
         if not self.options.is_plain:
             return self._take_slowly(choice, deltas, last, finished=finished)
         choice.num_sent_tokens = last

@@ -23,8 +23,10 @@ class Choice:
     reply: Reply
     generation: Generation
     call_ids: Sequence[str] = ()
+    num_due_tokens: int = 0
+    """Tokens that the model has made."""
     num_sent_tokens: int = 0
-    has_called: bool = False
+    """Tokens whose chunks were built; fewer where a chunk is to carry several."""
     counted_until: float | None = None
     """The instant of the last token that the books know."""
 

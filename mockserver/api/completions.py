@@ -215,14 +215,14 @@ class _CompletionStream:
             texts = self._texts[choice.index] = texts_by_token(choice.reply)
         chunks: list[bytes] = []
         position = choice.num_sent_tokens
-        last = position + num_new
+        last = choice.num_due_tokens = choice.num_due_tokens + num_new
         while position < last:
             end = min(last, position + (1 if position == 0 else self._interval))
             if end - position < self._interval and position and not finished:
                 break
             chunks.append(self._chunk(choice, position, end, is_final=finished and end == last))
             position = end
-        if finished and not num_new:  # aborted between tokens
+        if finished and choice.num_sent_tokens == last:  # aborted between tokens
             chunks.append(self._chunk(choice, last, last, is_final=True))
         choice.num_sent_tokens = position
         return chunks

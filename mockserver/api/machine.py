@@ -11,11 +11,12 @@ from aiohttp import web
 from mockserver.api.errors import ApiError, engine_busy
 from mockserver.api.metrics import Metrics
 from mockserver.api.replies import Reply
-from mockserver.api.settings import ServerSettings, engine_config
+from mockserver.api.settings import ServerSettings
 from mockserver.clock import Clock
-from mockserver.driver import Driver, Generation
-from mockserver.engine.engine import Engine, RequestTooLongError
+from mockserver.driver import Generation
+from mockserver.engine.engine import RequestTooLongError
 from mockserver.engine.request import Request
+from mockserver.node import build_driver
 from mockserver.prompt import PromptEncoder
 from mockserver.tokens import num_tokens
 
@@ -27,12 +28,12 @@ class Machine:
     """One engine with its driver, and what is needed to talk about it in vLLM's dialect."""
 
     def __init__(self, settings: ServerSettings, clock: Clock) -> None:
-        profile, config = engine_config(settings)
+        profile, config = settings.resolve()
         self.settings = settings
         self.profile = profile
         self.config = config
         self.clock = clock
-        self.driver = Driver(Engine(config, profile.step_cost), clock)
+        self.driver = build_driver(settings, clock)
         self.encoder = PromptEncoder(block_size=config.block_size)
         self.model_names = settings.model_names()
         self.max_model_len = min(config.max_model_len, config.num_kv_tokens)

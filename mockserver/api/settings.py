@@ -6,20 +6,16 @@ Names that vLLM has are vLLM's, and mean what they mean there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
-from mockserver.engine.config import EngineConfig
-from mockserver.engine.profiles import PROFILES, Profile, get_profile
-
-
-def _setting(default: Any, text: str, *, flags: tuple[str, ...] = ()) -> Any:
-    """A field with its help text and, where the flag is not simply the name, further flags."""
-    return field(default=default, metadata={"help": text, "flags": flags})
+from mockserver.node_settings import NodeSettings
+from mockserver.node_settings import setting as _setting
+from mockserver.profile_files import find_profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
+class ServerSettings(NodeSettings):
     """What one server is told; ``None`` leaves an engine setting to the profile."""
 
     # -- where it listens ----------------------------------------------------------------------------------------
@@ -27,27 +23,9 @@ class ServerSettings:
     port: int = _setting(8000, "port to listen on; 0 takes a free one, which the ready line names")
     api_key: tuple[str, ...] = _setting((), "key that clients must send; may be given several times")
     # -- the machine it pretends to be ---------------------------------------------------------------------------
-    profile: str = _setting("kimi-k2-8xb200", "the machine: " + ", ".join(sorted(PROFILES)))
     time_scale: float = _setting(1.0, "simulated seconds per real second")
-    max_num_seqs: int | None = _setting(None, "requests in one step, at most")
-    max_num_batched_tokens: int | None = _setting(None, "tokens in one step, at most")
-    max_model_len: int | None = _setting(None, "prompt and output tokens of one request, at most")
-    block_size: int | None = _setting(None, "tokens in one KV block")
-    num_gpu_blocks_override: int | None = _setting(None, "KV blocks, the one that vLLM never uses included")
-    enable_prefix_caching: bool | None = _setting(
-        None, "keep KV blocks for later prompts with the same start", flags=("--prefix-caching",)
-    )
-    enable_chunked_prefill: bool | None = _setting(None, "let a prompt take several steps")
-    long_prefill_token_threshold: int | None = _setting(None, "tokens one prompt may take of a step; 0: no cap")
-    scheduling_policy: Literal["fcfs", "priority"] | None = _setting(None, "who is served next")
-    async_scheduling: bool | None = _setting(None, "decide a step while the one before it runs")
-    kv_layout: Literal["pooled", "replicated", "split"] = _setting(
-        "pooled", "where the node's KV memory lies: one pool, a copy on every GPU, or a share for each rank"
-    )
-    data_parallel_size: int = _setting(1, "replicas of the engine, each with its own KV cache")
     # -- what it says --------------------------------------------------------------------------------------------
     served_model_name: tuple[str, ...] = _setting((), "name of the model; may be given several times")
-    seed: int = _setting(0, "seed of everything drawn")
     tool_call_probability: float = _setting(
         0.5, "how often an unscripted reply to a request with tools (tool_choice auto) calls some"
     )
@@ -75,20 +53,13 @@ class ServerSettings:
     access_log: bool = _setting(False, "log one line a request (never prompts, never keys)")
 
     def __post_init__(self) -> None:
-        get_profile(self.profile)
+        NodeSettings.__post_init__(self)
         at_least = {
             "port": 0,
-            "data_parallel_size": 1,
             "sse_keep_alive_interval": 0,
             "stream_interval": 1,
             "max_num_queued_reqs": 0,
             "grace_period": 0,
-            "max_num_seqs": 1,
-            "max_num_batched_tokens": 1,
-            "max_model_len": 1,
-            "block_size": 1,
-            "num_gpu_blocks_override": 2,
-            "long_prefill_token_threshold": 0,
         }
         for name, least in at_least.items():
             value = getattr(self, name)
@@ -107,13 +78,4 @@ class ServerSettings:
 
     def model_names(self) -> tuple[str, ...]:
         """The names this server answers to; the first one is what responses carry."""
-        return self.served_model_name or (get_profile(self.profile).model,)
-
-
-def engine_config(settings: ServerSettings) -> tuple[Profile, EngineConfig]:
-    """The profile, and its engine's configuration with everything that ``settings`` overrides."""
-    profile = get_profile(settings.profile)
-    overrides = {config_field.name: getattr(settings, config_field.name, None) for config_field in fields(EngineConfig)}
-    if settings.num_gpu_blocks_override is not None:
-        overrides["num_blocks"] = settings.num_gpu_blocks_override - 1
-    return profile, profile.engine_config(kv_layout=settings.kv_layout, **overrides)
+        return self.served_model_name or (find_profile(self.profile).model,)

@@ -166,7 +166,7 @@ def _complete_calls(reply: Reply, call_ids: Sequence[str]) -> tuple[ToolCall, ..
             if following is not None and following.kind is Kind.MARKUP:
                 calls.append(ToolCall(id=call_ids[span.call], name=name, arguments=arguments))
                 in_call = False
-    ends_in_opening_markup = (
-        reply.spans[-1].kind is Kind.MARKUP and len(reply.spans) > 1 and reply.spans[-2].kind is not Kind.ARGUMENTS
+    ends_in_opening_markup = reply.spans[-1].kind is Kind.MARKUP and (
+        len(reply.spans) == 1 or reply.spans[-2].kind is not Kind.ARGUMENTS
     )
     return None if in_call or ends_in_opening_markup else tuple(calls)

@@ -1,0 +1,116 @@
+"""The endpoints around completions: models, tokenizer, metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.mockserver.api.conftest import HELLO, Client, connected
+
+
+async def metrics(client: Client) -> dict[str, float]:
+    """Values by name, labels other than the model's and engine's kept."""
+    _, text = await client.get("/metrics")
+    values = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = {key: value for key, value in sample.labels.items() if key not in ("engine", "model_name")}
+            values[sample.name + (str(labels) if labels else "")] = sample.value
+    return values
+
+
+async def test_models_lists_every_name() -> None:
+    async with connected(served_model_name=("a", "b")) as client:
+        _, answer = await client.post("/tokenize", {"prompt": "x"})
+        async with client.session.get(f"{client.server.base_url}/v1/models") as response:
+            listed = await response.json()
+        chat = await client.chat(model="b", max_tokens=1)
+
+    assert [card["id"] for card in listed["data"]] == ["a", "b"]
+    assert listed["data"][0]["max_model_len"] == answer["max_model_len"]
+    assert chat["model"] == "a"
+
+
+async def test_tokenize_and_detokenize_are_inverse(client: Client) -> None:
+    _, tokens = await client.post("/tokenize", {"prompt": "Hello there, 🦜", "return_token_strs": True})
+    _, text = await client.post("/detokenize", {"tokens": tokens["tokens"]})
+
+    assert text == {"prompt": "Hello there, 🦜"}
+    assert tokens["count"] == len(tokens["tokens"]) == len(tokens["token_strs"])
+
+
+async def test_tokenized_conversation_is_the_prompt_of_a_chat(client: Client) -> None:
+    _, tokens = await client.post("/tokenize", {"messages": HELLO})
+    answer = await client.chat(max_tokens=1, return_token_ids=True)
+
+    assert answer["prompt_token_ids"] == tokens["tokens"]
+    assert answer["usage"]["prompt_tokens"] == tokens["count"]
+
+
+async def test_unknown_token_is_refused(client: Client) -> None:
+    status, _ = await client.post("/detokenize", {"tokens": [10**9]})
+
+    assert status == 400
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_metrics_count_what_the_answers_say(stream: bool) -> None:
+    async with connected() as client:
+        prompt: list[dict[str, Any]] = [{"role": "user", "content": "word " * 100}]
+        for _ in range(2):
+            if stream:
+                await client.stream(messages=prompt, max_tokens=10)
+            else:
+                await client.chat(messages=prompt, max_tokens=10)
+        values = await metrics(client)
+        usage = (await client.chat(messages=prompt, max_tokens=1))["usage"]
+
+    num_prompt_tokens = usage["prompt_tokens"]
+    num_cached = (num_prompt_tokens - 1) // 16 * 16
+    assert values["vllm:prompt_tokens_total"] == 2 * num_prompt_tokens
+    assert values["vllm:generation_tokens_total"] == 20
+    assert values["vllm:prefix_cache_queries_total"] == 2 * num_prompt_tokens
+    assert values["vllm:prefix_cache_hits_total"] == num_cached
+    assert values["vllm:request_success_total{'finished_reason': 'length'}"] == 2
+    assert values["vllm:time_to_first_token_seconds_count"] == 2
+    assert values["vllm:inter_token_latency_seconds_count"] == 18
+    assert values["vllm:inter_token_latency_seconds_sum"] == pytest.approx(18 * 0.004, rel=0.01)
+    assert values["vllm:request_decode_time_seconds_sum"] == pytest.approx(18 * 0.004, rel=0.01)
+    assert values["vllm:num_requests_running"] == 0
+    assert values["vllm:kv_cache_usage_perc"] == 0
+    assert values["replayrig:num_generated_tokens_total"] == 20
+    assert values["replayrig:busy_seconds_total"] > 18 * 0.004
+
+
+async def test_every_engine_field_is_shown_under_our_own_prefix(client: Client) -> None:
+    await client.chat(max_tokens=1)
+    values = await metrics(client)
+
+    for name in (
+        *("num_running", "num_waiting", "num_blocks", "num_used_blocks", "num_cached_blocks", "num_steps_total"),
+        *("busy_seconds_total", "occupancy_seconds_total", "num_evicted_blocks_total", "simulated_seconds"),
+        *("lag_seconds{'quantile': '0.99'}", "lag_seconds_count"),
+    ):
+        assert f"replayrig:{name}" in values
+
+
+async def test_health_version_ping_and_load_answer(client: Client) -> None:
+    assert await client.get("/health") == (200, "")
+    assert await client.get("/ping") == (200, "")
+    assert await client.get("/version") == (200, '{"version":"0.32.0"}')
+    assert await client.get("/load") == (200, '{"server_load":0}')
+
+
+async def test_development_endpoints_can_be_switched_off() -> None:
+    async with connected(dev_mode=False) as client:
+        assert (await client.post("/reset_prefix_cache", {}))[0] == 404
+
+
+async def test_server_info_shows_no_key() -> None:
+    async with connected(api_key=("very-secret",)) as client:
+        status, text = await client.get("/server_info")
+
+    assert status == 200
+    assert "very-secret" not in text
