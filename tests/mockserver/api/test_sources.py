@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mockserver.api.settings import ServerSettings, engine_config
+from mockserver.api.settings import ServerSettings
 from mockserver.api.sources import SettingsError, load_settings
 
 
@@ -32,13 +32,13 @@ def test_flags_may_be_spelt_with_underscores_and_repeated() -> None:
 
 @pytest.mark.parametrize("flag", ["--no-enable-prefix-caching", "--no-prefix-caching"])
 def test_prefix_caching_can_be_switched_off(flag: str) -> None:
-    _, config = engine_config(load_settings([flag], {}))
+    _, config = load_settings([flag], {}).resolve()
 
     assert not config.enable_prefix_caching
 
 
 def test_blocks_given_include_the_one_that_is_never_used() -> None:
-    _, config = engine_config(load_settings(["--num-gpu-blocks-override", "100", "--block-size", "32"], {}))
+    _, config = load_settings(["--num-gpu-blocks-override", "100", "--block-size", "32"], {}).resolve()
 
     assert (config.num_blocks, config.block_size) == (99, 32)
 
