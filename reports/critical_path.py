@@ -83,6 +83,14 @@ def mean_shares(paths: Sequence[CriticalPath]) -> PathShares | None:
     return PathShares(queue_s=queue_s, prefill_s=prefill_s, decode_s=decode_s, tool_s=tool_s, harness_s=harness_s)
 
 
+def longest_chain(paths: Sequence[CriticalPath]) -> int | None:
+    """How many calls the path of the longest task has."""
+    if not paths:
+        return None
+    longest = max(paths, key=lambda path: path.shares.total_s)
+    return sum(step.kind == "call" for step in longest.steps)
+
+
 class _CallParts:
     """How one call's time, from due to its last token, divides."""
 

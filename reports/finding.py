@@ -17,8 +17,10 @@ SATURATED_SHARE = 0.9
 """A server that is busy this much of the time is what limits a run."""
 WAITING_SHARE = 0.5
 """Likewise where tasks spend this much of their critical path waiting for a place in the batch."""
-PROPORTIONAL_WITHIN = 1.25
-"""Work explains time where their ratios agree within this factor."""
+EXPLAINED_WITHIN = 1.5
+"""Work explains time where the logarithms of their ratios agree within this factor."""
+ABOUT_AS_MANY = 1.25
+"""Two counts within this factor are called about as many."""
 
 
 def finding(comparison: Comparison) -> list[str]:
@@ -79,11 +81,10 @@ def _causes(fast: LabelledRun, slow: LabelledRun, ratio: float) -> list[str]:
     )
     work_ratio = computed_slow / computed_fast
     decides = _is_server_limited(fast) and _is_server_limited(slow) and ratio >= SAME_WITHIN
-    if not (decides and _agree(work_ratio, ratio)):
+    if not (decides and _explains(work_ratio, ratio)):
         return [f"{work}.", _path_sentence(slow), _path_sentence(fast), *_tail_sentence(fast, slow)]
     sentences = [
-        f"In both a task mostly waits for the server ({_name(slow)} {_percent(_queue_share(slow))},"
-        f" {_name(fast)} {_percent(_queue_share(fast))} of the critical path), so the server's work decides.",
+        _limit_sentence(fast, slow),
         f"{work}: {_times(work_ratio)} as many, which is the difference.",
         *_prompt_sentence(fast, slow),
     ]
@@ -93,6 +94,19 @@ def _causes(fast: LabelledRun, slow: LabelledRun, ratio: float) -> list[str]:
             " not that subagents run in parallel: a server that is always busy has no idle time to fill."
         )
     return sentences
+
+
+def _limit_sentence(fast: LabelledRun, slow: LabelledRun) -> str:
+    """Why the server's work decides: it is never idle, or tasks do little else than wait for it."""
+    if _is_busy(fast) and _is_busy(slow):
+        return (
+            f"The server is the limit in both (busy {_percent(slow.numbers.gpu_busy_share)} of the time with"
+            f" {_name(slow)}, {_percent(fast.numbers.gpu_busy_share)} with {_name(fast)}), so its work decides."
+        )
+    return (
+        f"In both a task mostly waits for the server ({_name(slow)} {_percent(_queue_share(slow))},"
+        f" {_name(fast)} {_percent(_queue_share(fast))} of the critical path), so the server's work decides."
+    )
 
 
 def _prompt_sentence(fast: LabelledRun, slow: LabelledRun) -> list[str]:
@@ -114,9 +128,11 @@ def _tail_sentence(fast: LabelledRun, slow: LabelledRun) -> list[str]:
     time_fast, time_slow = fast.numbers.task_time, slow.numbers.task_time
     if not (time_fast and time_slow and time_slow.mean < time_fast.mean and time_slow.max > time_fast.max):
         return []
+    chains = fast.numbers.num_calls_of_longest_chain, slow.numbers.num_calls_of_longest_chain
+    chain = "" if None in chains else f", a chain of {chains[1]} calls where {_name(fast)} has {chains[0]}"
     return [
         f"So {_name(slow)} has the faster average task, and ends later because of its longest:"
-        f" {format_value(time_slow.max)} s against {format_value(time_fast.max)} s."
+        f" {format_value(time_slow.max)} s against {format_value(time_fast.max)} s{chain}."
     ]
 
 
@@ -201,8 +217,13 @@ def _has_subagents(run: LabelledRun) -> bool:
 
 
 def _is_server_limited(run: LabelledRun) -> bool:
-    share, waiting = run.numbers.gpu_busy_share, _queue_share(run)
-    return (share is not None and share >= SATURATED_SHARE) or (waiting is not None and waiting >= WAITING_SHARE)
+    waiting = _queue_share(run)
+    return _is_busy(run) or (waiting is not None and waiting >= WAITING_SHARE)
+
+
+def _is_busy(run: LabelledRun) -> bool:
+    share = run.numbers.gpu_busy_share
+    return share is not None and share >= SATURATED_SHARE
 
 
 def _queue_share(run: LabelledRun) -> float | None:
@@ -210,8 +231,14 @@ def _queue_share(run: LabelledRun) -> float | None:
     return None if shares is None or not shares.total_s else shares.queue_s / shares.total_s
 
 
+def _explains(work_ratio: float, ratio: float) -> bool:
+    """Whether the work differs about as much as the time does, on a scale of factors."""
+    share = math.log(work_ratio) / math.log(ratio)
+    return 1 / EXPLAINED_WITHIN <= share <= EXPLAINED_WITHIN
+
+
 def _agree(one: float, other: float) -> bool:
-    return max(one / other, other / one) <= PROPORTIONAL_WITHIN
+    return max(one / other, other / one) <= ABOUT_AS_MANY
 
 
 def _name(run: LabelledRun) -> str:

@@ -99,6 +99,8 @@ class Numbers:
     max_concurrent_calls: int
     path_shares: PathShares | None
     """Mean over the tasks."""
+    num_calls_of_longest_chain: int | None
+    """Calls on the critical path of the task that took longest."""
     tool_share: float | None
     gpu_busy_share: float | None
     batch_occupancy: float | None

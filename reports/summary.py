@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from reports import measure
-from reports.critical_path import critical_paths, mean_shares
+from reports.critical_path import critical_paths, longest_chain, mean_shares
 from reports.numbers import Distribution, Numbers, Objectives
 from reports.validity import invalid_reasons
 from traces.record import CallRecord, Lag, RunHeader, ServerSample, TaskRecord, ToolRecord
@@ -67,7 +67,8 @@ def numbers_of(run: measure.RunColumns, objectives: Objectives | None = None) ->
     if objectives is not None and objectives.any:
         num_good = int(measure.meets_objectives(calls, objectives).sum())
     num_tasks_ended = int(tasks.succeeded.sum())
-    shares = mean_shares(critical_paths(calls, tools, tasks))
+    paths = critical_paths(calls, tools, tasks)
+    shares = mean_shares(paths)
     spread = measure.distribution
     return Numbers(
         run_id=run.header.run_id,
@@ -106,6 +107,7 @@ def numbers_of(run: measure.RunColumns, objectives: Objectives | None = None) ->
         goodput_attainment=measure.ratio(num_good, len(calls)),
         max_concurrent_calls=measure.max_concurrent(calls.sent_at, calls.last_token_at),
         path_shares=shares,
+        num_calls_of_longest_chain=longest_chain(paths),
         tool_share=measure.ratio(shares.tool_s, shares.total_s) if shares else None,
         gpu_busy_share=measure.gpu_busy_share(run),
         batch_occupancy=measure.batch_occupancy(run),
@@ -156,6 +158,7 @@ def summary_of(numbers: Numbers) -> dict[str, Any]:
         **_keys("output_tokens", numbers.output_length, 1),
         "hit_rate": numbers.hit_rate,
         "reusable_hit_rate": numbers.reusable_hit_rate,
+        "longest_chain_calls": numbers.num_calls_of_longest_chain,
         "tool_share": numbers.tool_share,
         "path_queue_s": shares and shares.queue_s,
         "path_prefill_s": shares and shares.prefill_s,

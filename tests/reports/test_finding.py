@@ -64,3 +64,32 @@ def test_an_invalid_run_makes_the_finding_a_hint() -> None:
     texts = finding(compare([make_run(complete=False)]))
 
     assert "a hint and not a result" in texts[0]
+
+
+def test_work_that_hardly_differs_is_not_named_as_the_cause() -> None:
+    """1.05 times the work does not explain 1.2 times the time."""
+    fast = one_task_run(end=10.0, queue_s=9.0, num_prompt_tokens=1000, architecture="orchestrator")
+    slow = one_task_run(end=12.0, queue_s=11.0, num_prompt_tokens=1050)
+
+    (text,) = finding(compare([slow, fast]))
+
+    assert "which is the difference" not in text
+
+
+def test_a_run_that_ends_later_with_the_faster_average_task_is_decided_by_its_longest() -> None:
+    slow = make_run(
+        calls=[make_call("a/react", last_token_at=2.0), make_call("b/react", last_token_at=20.0)],
+        tasks=[make_task("a", ended_at=2.0), make_task("b", ended_at=20.0)],
+    )
+    fast = make_run(
+        calls=[make_call("a/orchestrator", last_token_at=15.0), make_call("b/orchestrator", last_token_at=15.0)],
+        tasks=[make_task("a", ended_at=15.0), make_task("b", ended_at=15.0)],
+        architecture="orchestrator",
+    )
+
+    (text,) = finding(compare([slow, fast]))
+
+    assert text.endswith(
+        "ReAct has the faster average task, and ends later because of its longest: 20 s against 15 s,"
+        " a chain of 1 calls where the orchestrator has 1."
+    )
