@@ -7,8 +7,11 @@ Flags, ``LOADGEN_...`` variables and a TOML file all fill this one class; ``sour
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
+
+from mockserver.node_settings import NodeSettings
+from mockserver.node_settings import setting as _setting
 
 IN_PROCESS = "in-process"
 OWN_MOCK = "http"
@@ -17,13 +20,8 @@ SECRETS = frozenset({"api_key", "header"})
 """Settings that are never written anywhere."""
 
 
-def _setting(default: Any, text: str, *, flags: tuple[str, ...] = (), only: str = "") -> Any:
-    """A field with its help text, further flags for it, and the command it belongs to where it is one's only."""
-    return field(default=default, metadata={"help": text, "flags": flags, "only": only})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(NodeSettings):
     """What one run is told. ``None`` leaves an engine setting to the profile."""
 
     # -- what is done ----------------------------------------------------------------------------------------------
@@ -36,7 +34,6 @@ class Settings:
     prefix_cache: tuple[str, ...] = _setting(
         ("off", "on"), "the prefix cache's states to compare: off, on", only="experiment"
     )
-    seed: int = _setting(0, "seed of everything drawn")
     tool_latency: Literal["exponential", "recorded"] = _setting(
         "exponential", "how long tools take: drawn, or as recorded where the recording says"
     )
@@ -54,17 +51,13 @@ class Settings:
     )
     time_scale: str = _setting(AUTO, "simulated seconds per real second, or auto: what this machine carries")
     model: str | None = _setting(None, "the model's name; default: what /v1/models says first")
+    stream_interval: int | None = _setting(
+        None, "ask for so many tokens in one chunk (the first comes at once); vLLM's stream_interval"
+    )
     # -- the machine, where it is ours -----------------------------------------------------------------------------
-    profile: str = _setting("kimi-k2-8xb200", "the machine to pretend to be (see mockserver --help)")
     enable_prefix_caching: bool | None = _setting(
         None, "keep KV blocks for later prompts with the same start", flags=("--prefix-caching",), only="run"
     )
-    max_num_seqs: int | None = _setting(None, "requests in one step, at most")
-    max_num_batched_tokens: int | None = _setting(None, "tokens in one step, at most")
-    max_model_len: int | None = _setting(None, "prompt and output tokens of one request, at most")
-    block_size: int | None = _setting(None, "tokens in one KV block")
-    num_gpu_blocks_override: int | None = _setting(None, "KV blocks, the one that vLLM never uses included")
-    scheduling_policy: Literal["fcfs", "priority"] | None = _setting(None, "who is served next")
     # -- what is kept ----------------------------------------------------------------------------------------------
     out: str | None = _setting(None, "directory of the results; default: runs/...", flags=("--result-dir",))
     save_detailed: bool = _setting(False, "keep the arrival of every chunk in calls.jsonl")
@@ -75,19 +68,11 @@ class Settings:
     live: bool = _setting(True, "show progress while the run goes on")
 
     def __post_init__(self) -> None:
-        for name in (
-            "num_tasks",
-            "max_concurrency",
-            "max_num_seqs",
-            "max_num_batched_tokens",
-            "max_model_len",
-            "block_size",
-        ):
+        NodeSettings.__post_init__(self)
+        for name in ("num_tasks", "max_concurrency"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
-        if self.num_gpu_blocks_override is not None and self.num_gpu_blocks_override < 2:
-            raise ValueError(f"num_gpu_blocks_override must be at least 2, got {self.num_gpu_blocks_override}")
         if self.tool_latency_mean < 0:
             raise ValueError(f"tool_latency_mean must be at least 0, got {self.tool_latency_mean}")
         if self.sample_period is not None and not self.sample_period > 0:

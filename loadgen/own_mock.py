@@ -16,27 +16,17 @@ from loadgen.config import Settings
 from loadgen.server_view import TargetError
 from loadgen.sources import flag_of
 from mockserver.clock import WallClock
+from mockserver.node_settings import NODE_SETTINGS
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 15.0
 _POLL_S = 0.1
-_SERVER_SETTINGS = (
-    "profile",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "max_model_len",
-    "block_size",
-    "num_gpu_blocks_override",
-    "scheduling_policy",
-    "enable_prefix_caching",
-)
-"""Settings that the server has under the same names."""
 
 
 def server_flags(settings: Settings) -> list[str]:
     """What a mock server is told so that it is the machine of ``settings``."""
     flags: list[str] = ["--enable-prompt-tokens-details"]
-    for name in _SERVER_SETTINGS:
+    for name in NODE_SETTINGS:
         value = getattr(settings, name)
         if isinstance(value, bool):
             flags.append(flag_of(name) if value else flag_of(name).replace("--", "--no-", 1))

@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from loadgen import arrivals, doors
+from loadgen.architectures import assumptions
 from loadgen.config import OWN_MOCK, Settings
 from loadgen.context import Conversation, system_message, tool_texts, user_message
 from loadgen.doors import Door
 from loadgen.live import LiveView
 from loadgen.own_mock import own_mock
 from loadgen.recorder import Recorder
-from loadgen.run import ARCHITECTURES, first_of, replay
+from loadgen.run import first_of, replay
 from loadgen.server_view import ServerView, TargetError, new_session
 from loadgen.tools import ToolTimes
 from loadgen.transports.http import Target
-from loadgen.transports.inprocess import build_machine, engine_of
+from loadgen.transports.inprocess import build_machine
 from mockserver.clock import Clock, VirtualClock, WallClock, cpu_seconds, real_seconds, run_virtual, run_wall
 from traces.jsonl import RunWriter
 from traces.record import Lag, RunHeader
@@ -88,8 +89,7 @@ class Performance:
             await self._at_url(self.settings.target)
 
     async def _in_process(self, clock: Clock) -> None:
-        profile, config = engine_of(self.settings)
-        async with doors.in_process(build_machine(profile, config, clock)) as door:
+        async with doors.in_process(build_machine(self.settings, clock)) as door:
             await self._through(door, clock)
 
     async def _at_url(self, url: str) -> None:
@@ -118,7 +118,7 @@ class Performance:
             await replay(
                 tasks,
                 arrivals.at_once(len(tasks)),
-                architecture=ARCHITECTURES[settings.architecture],
+                architecture=settings.find_architecture(),
                 clock=clock,
                 transport=door.transport,
                 look=door.look,
@@ -144,7 +144,7 @@ class Performance:
     def _first_header(self, target: str | None, rate: float | None) -> RunHeader:
         settings = self.settings
         is_ours = settings.is_in_process or settings.target == OWN_MOCK
-        profile, config = engine_of(settings)
+        profile, config = settings.resolve()
         return RunHeader(
             run_id=self.run_id,
             architecture=settings.architecture,
@@ -156,7 +156,7 @@ class Performance:
             time_scale=None if settings.is_virtual else (rate or self.time_scale),
             profile=profile.name if is_ours else None,
             prefix_caching=config.enable_prefix_caching if is_ours else None,
-            max_num_seqs=config.max_num_seqs if is_ours else None,
+            max_num_seqs=config.max_num_seqs * settings.num_ranks if is_ours else None,
             block_size=config.block_size if is_ours else None,
             seed=settings.seed,
             settings=settings.public(),

@@ -15,22 +15,11 @@ from mockserver.clock import Clock
 from mockserver.driver import Driver
 from mockserver.engine.chains import BlockPath
 from mockserver.engine.config import EngineConfig
-from mockserver.engine.engine import Engine
-from mockserver.engine.profiles import Profile, get_profile
 from mockserver.engine.request import Request
+from mockserver.node import build_driver
 from mockserver.prompt import PromptEncoder
 from mockserver.tokens import TOKEN_BYTES, num_tokens
 from traces.record import Lag, ServerSample
-
-ENGINE_SETTINGS = (
-    "block_size",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "max_model_len",
-    "scheduling_policy",
-    "enable_prefix_caching",
-)
-"""Settings of a run that are the engine's, under its own names."""
 
 
 @dataclass(eq=False, slots=True)
@@ -56,21 +45,11 @@ class Machine:
         return Lag(**asdict(self.driver.lag.summary()))
 
 
-def engine_of(settings: Settings) -> tuple[Profile, EngineConfig]:
-    """The profile of ``settings``, and its engine's configuration with everything that they override."""
-    profile = get_profile(settings.profile)
-    override = settings.num_gpu_blocks_override
-    config = profile.engine_config(
-        num_blocks=None if override is None else override - 1,  # vLLM never uses one of them
-        **{name: getattr(settings, name) for name in ENGINE_SETTINGS},
-    )
-    return profile, config
-
-
-def build_machine(profile: Profile, config: EngineConfig, clock: Clock) -> Machine:
-    """A machine of ``profile`` with ``config``; somebody must run its driver."""
+def build_machine(settings: Settings, clock: Clock) -> Machine:
+    """The machine that ``settings`` describe; somebody must run its driver."""
+    _, config = settings.resolve()
     return Machine(
-        driver=Driver(Engine(config, profile.step_cost), clock),
+        driver=build_driver(settings, clock),
         encoder=PromptEncoder(block_size=config.block_size),
         config=config,
         clock=clock,
@@ -111,7 +90,8 @@ class InProcessTransport:
                     num_output_tokens=num_output_tokens,
                     max_tokens=max_tokens,
                     finish_reason="tool_calls" if call.reply.get("tool_calls") else "stop",
-                )
+                ),
+                session_id=call.agent_id,
             )
         except ValueError as error:
             return _refused(sent_at, str(error))

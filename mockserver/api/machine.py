@@ -16,6 +16,7 @@ from mockserver.clock import Clock
 from mockserver.driver import Generation
 from mockserver.engine.engine import RequestTooLongError
 from mockserver.engine.request import Request
+from mockserver.lag import LagMeter
 from mockserver.node import build_driver
 from mockserver.prompt import PromptEncoder
 from mockserver.tokens import num_tokens
@@ -40,12 +41,14 @@ class Machine:
         """The context; a cache too small for the model's makes it smaller, as vLLM's ``--max-model-len auto`` does."""
         digest = hashlib.sha256(repr((settings.profile, config)).encode()).hexdigest()
         self.fingerprint = f"vllm-{VLLM_VERSION}-{digest[:8]}"
+        self.lag = LagMeter()
+        """How late tokens were written to their sockets, in simulated seconds."""
         self.metrics = Metrics(
             self.model_names[0],
             self.max_model_len,
             config,
             snapshot=self.driver.snapshot,
-            lag=self.driver.lag.summary,
+            lag=self.lag.summary,
             now=clock.now,
         )
         self.num_in_flight = 0

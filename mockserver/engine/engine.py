@@ -67,11 +67,11 @@ class Snapshot:
 
 
 def add_snapshots(snapshots: Sequence[Snapshot]) -> Snapshot:
-    """Several machines as one: every gauge and counter summed."""
+    """Several ranks as one machine: gauges and counters summed, the time in steps averaged."""
     if len(snapshots) == 1:
         return snapshots[0]
-    names = [field.name for field in fields(Snapshot)]
-    return Snapshot(**{name: sum(getattr(snapshot, name) for snapshot in snapshots) for name in names})
+    sums = {field.name: sum(getattr(snapshot, field.name) for snapshot in snapshots) for field in fields(Snapshot)}
+    return Snapshot(**(sums | {"busy_s": sums["busy_s"] / len(snapshots)}))
 
 
 class Engine:

@@ -29,6 +29,10 @@ class Profile:
     kv_pool_bytes: float
     """KV memory of all GPUs together, after weights."""
     num_gpus: int
+    num_kv_heads: int = 1
+    """How many ways tensor parallelism can split the KV of one token; MLA's latent is one."""
+    steps_in_lock: bool = False
+    """Data-parallel ranks of one node wait for each other in every step: expert layers are shared by all."""
     block_size: int = 16
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -48,28 +52,39 @@ class Profile:
     def __post_init__(self) -> None:
         require_positive(self, "kv_bytes_per_token", "kv_pool_bytes", "num_gpus", "median_output_tokens")
 
-    def num_kv_tokens(self, layout: str = "pooled") -> int:
-        """Distinct tokens one scheduler's pool holds under a KV layout.
+    def num_kv_tokens(self, layout: str = "pooled", num_ranks: int | None = None) -> int:
+        """Distinct tokens that one scheduler's pool holds under a KV layout.
 
-        ``pooled``: one pool over all GPUs (decode-context parallel). ``replicated``: tensor parallelism with one latent
-        KV head keeps the same KV on every GPU. ``split``: data-parallel attention, one pool for each of the ranks.
+        ``pooled``: one pool over all GPUs (decode-context parallel). ``replicated``: tensor parallelism over more GPUs
+        than the model has KV heads keeps the same KV on several of them. ``split``: data-parallel attention, one pool
+        for each of ``num_ranks`` (default: one a GPU).
         """
         if layout not in KV_LAYOUTS:
             raise ValueError(f"KV layout must be one of {', '.join(KV_LAYOUTS)}, got {layout!r}")
-        pool_bytes = self.kv_pool_bytes if layout == "pooled" else self.kv_pool_bytes / self.num_gpus
-        return int(pool_bytes // self.kv_bytes_per_token)
+        num_shares = {
+            "pooled": 1,
+            "replicated": max(1, self.num_gpus // self.num_kv_heads),
+            "split": num_ranks or self.num_gpus,
+        }[layout]
+        return int(self.kv_pool_bytes / num_shares // self.kv_bytes_per_token)
 
-    def engine_config(self, *, kv_layout: str = "pooled", **overrides: int | bool | str | None) -> EngineConfig:
-        """The node's settings, with those given (and not None) in their place."""
+    def engine_config(
+        self, *, kv_layout: str = "pooled", num_ranks: int | None = None, **overrides: int | bool | str | None
+    ) -> EngineConfig:
+        """One scheduler's settings, with those given (and not None) in their place.
+
+        A ``split`` node's ranks divide its sequences and its tokens a step among them.
+        """
         given = {name: value for name, value in overrides.items() if value is not None}
         block_size = int(given.get("block_size", self.block_size))
         if block_size < 1:
             raise ValueError(f"block_size must be at least 1, got {block_size}")
+        num_sharing = (num_ranks or self.num_gpus) if kv_layout == "split" else 1
         settings: dict[str, int | bool | str] = {
             "block_size": block_size,
-            "num_blocks": self.num_kv_tokens(kv_layout) // block_size,
-            "max_num_seqs": self.max_num_seqs,
-            "max_num_batched_tokens": self.max_num_batched_tokens,
+            "num_blocks": self.num_kv_tokens(kv_layout, num_ranks) // block_size,
+            "max_num_seqs": max(1, self.max_num_seqs // num_sharing),
+            "max_num_batched_tokens": max(1, self.max_num_batched_tokens // num_sharing),
             "max_model_len": self.max_model_len,
         }
         return EngineConfig(**(settings | given))  # type: ignore[arg-type]  # EngineConfig checks each value
@@ -99,6 +114,7 @@ _KIMI_K2 = Profile(
     kv_bytes_per_token=_K2_KV_BYTES,
     kv_pool_bytes=476 * GB,
     num_gpus=8,
+    steps_in_lock=True,
     max_num_seqs=128,
     max_num_batched_tokens=8192,
     max_model_len=262_144,
@@ -127,6 +143,7 @@ _KIMI_K25 = Profile(
     kv_bytes_per_token=_K2_KV_BYTES,
     kv_pool_bytes=8 * 192 * GB * 0.92 - 1.04e12 * 4.5 / 8 - 8 * 4 * GB,
     num_gpus=8,
+    steps_in_lock=True,
     block_size=32,
     max_num_seqs=1024,
     max_num_batched_tokens=16_384,
@@ -267,6 +284,7 @@ def _dense_profile(model: _DenseModel, gpu: _Gpu, num_gpus: int) -> Profile:
         kv_bytes_per_token=model.kv_bytes_per_token,
         kv_pool_bytes=num_gpus * (gpu.memory_bytes * _MEMORY_SHARE - _ACTIVATION_BYTES) - weight_bytes,
         num_gpus=num_gpus,
+        num_kv_heads=model.num_kv_heads,
         max_num_seqs=1024,
         max_num_batched_tokens=16_384 if gpu is _B200 else 8192,
         max_model_len=model.max_model_len,

@@ -1,0 +1,41 @@
+"""A node made to run: its engines, one for each data-parallel rank, under one driver."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+from mockserver.clock import Clock
+from mockserver.driver import Driver
+from mockserver.engine.cost import Jittered, RankShare, StepCost
+from mockserver.engine.engine import Engine
+from mockserver.node_settings import NodeSettings
+
+
+def build_driver(settings: NodeSettings, clock: Clock) -> Driver:
+    """The engines that ``settings`` describe; somebody must run the driver.
+
+    With a ``split`` KV layout the ranks share one node: each has its part of the node's speed, and they step in lock
+    if the profile says so. Otherwise each rank is a node of its own.
+    """
+    profile, config = settings.resolve()
+    num_ranks = settings.num_ranks
+    shares_node = settings.kv_layout == "split" and num_ranks > 1
+    step_cost: StepCost = RankShare(profile.step_cost, num_ranks) if shares_node else profile.step_cost
+    engines = [
+        Engine(config, _with_jitter(step_cost, settings.step_jitter, f"{settings.seed}/step/{rank}"))
+        for rank in range(num_ranks)
+    ]
+    return Driver(
+        engines,
+        clock,
+        routing_policy=settings.routing_policy,
+        in_lock_step=shares_node and profile.steps_in_lock,
+    )
+
+
+def _with_jitter(step_cost: StepCost, sigma: float, seed: str) -> StepCost:
+    if sigma == 0:
+        return step_cost
+    # Mean 1: a lognormal's mean is exp(mu + sigma^2 / 2).
+    return Jittered(step_cost, partial(random.Random(seed).lognormvariate, -sigma * sigma / 2, sigma))
