@@ -98,7 +98,9 @@ class Performance:
             server = ServerView(target=target, session=session)
             await server.find_out()
             rate = _agreed_rate(self.settings, server, self.time_scale)
-            target = replace(target, model=self.settings.model or server.model_names[0])
+            target = replace(
+                target, model=self.settings.model or server.model_names[0], extra_body=_extra_body(self.settings)
+            )
             clock = WallClock(rate)
             warm_up = first_prompts(self.workload) if server.is_mock else ()
             async with doors.over_http(target, clock, server, warm_up=warm_up) as door:
@@ -282,6 +284,12 @@ def _version() -> str:
 def _lag_of(summary: dict[str, Any], name: str, num_samples: int) -> Lag | None:
     p50_s, p99_s, max_s = (summary[f"{kind}_{name}_s"] for kind in ("p50", "p99", "max"))
     return None if p50_s is None else Lag(p50_s=p50_s, p99_s=p99_s, max_s=max_s, num_samples=num_samples)
+
+
+def _extra_body(settings: Settings) -> dict[str, Any]:
+    """What every request says besides its prompt."""
+    interval = settings.stream_interval
+    return {} if interval is None else {"stream_interval": interval}
 
 
 def _agreed_rate(settings: Settings, server: ServerView, own_mock_rate: float) -> float:
