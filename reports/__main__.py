@@ -1,4 +1,4 @@
-"""``reports show`` and ``reports compare``: what runs measured, in the terminal, as JSON or as a page."""
+"""``reports show``, ``compare`` and ``export``: what runs measured, as a table, JSON, a page, or for other tools."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rich.console import Console
 
 from reports.compare import Comparison, compare
+from reports.export import FORMATS, TABLES, export
+from reports.figures import FIGURES
 from reports.html import write_page
 from reports.load import load_run
 from reports.numbers import Objectives
@@ -58,6 +60,25 @@ def show(options: argparse.Namespace) -> int:
     return FINE if comparison.is_valid else INVALID
 
 
+def export_runs(options: argparse.Namespace) -> int:
+    """Write runs, or one figure of them, for another tool."""
+    if options.list_figures:
+        print("\n".join(FIGURES))
+        return FINE
+    if not options.run:
+        raise ValueError("export needs a run's directory")
+    suffix = options.output.suffix.removeprefix(".") if options.output else ""
+    to = options.to or (suffix if suffix in FORMATS else "csv")
+    comparison = compare([load_run(path) for path in options.run])
+    content = export(comparison, what=options.what, to=to, figure=options.figure)
+    if options.output is not None:
+        options.output.write_bytes(content)
+    else:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    return FINE
+
+
 def _write_html(comparison: Comparison, path: Path, *, quiet: bool) -> None:
     num_bytes = write_page(comparison, path)
     if not quiet:
@@ -95,7 +116,23 @@ def _parser() -> argparse.ArgumentParser:
             "--goodput", nargs="+", default=(), metavar="NAME:MS", help="objectives: ttft:500 tpot:50 e2el:10000"
         )
         command.set_defaults(command=show, least=least)
+    _add_export(commands)
     return parser
+
+
+def _add_export(commands: Any) -> None:
+    command = commands.add_parser(
+        "export", help="a run, or one figure, for other tools", description=export_runs.__doc__
+    )
+    command.add_argument("run", nargs="*", type=Path, metavar="RUN", help="a run's directory")
+    command.add_argument("--what", choices=TABLES, default="calls", help="which records (default: calls)")
+    command.add_argument(
+        "--to", choices=(*FORMATS, "perfetto", "vllm"), help="format (default: by the file's name, else csv)"
+    )
+    command.add_argument("--figure", metavar="NAME", help="the numbers of one figure of the page instead")
+    command.add_argument("--list-figures", action="store_true", help="print the names of the figures")
+    command.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: stdout)")
+    command.set_defaults(command=export_runs)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,8 @@ def _samples(samples: dict[str, Floats]) -> Json:
     keep = (
         np.unique(np.linspace(0, size - 1, min(size, MAX_SAMPLES)).astype(np.int64)) if size else np.empty(0, np.int64)
     )
-    names = ("num_blocks", "num_used_blocks", "num_cached_blocks", "num_evicted_blocks")
+    names: tuple[str, ...] = ("num_blocks", "num_used_blocks", "num_cached_blocks", "num_evicted_blocks")
+    names += ("num_computed_prompt_tokens", "num_generated_tokens")
     return {"at": _ms(samples["at"][keep]), **{name: _whole(samples[name][keep]) for name in names}}
 
 

@@ -90,10 +90,13 @@ def differences_to_first(runs: Sequence[LabelledRun]) -> list[dict[_Key, Differe
 
 
 def format_difference(difference: Difference) -> str:
-    """``-69 % (-70 to -67)``, or what it would be if it were not noise."""
+    """``-69 % (-70 to -67)``, ``3.2 times (3.0 to 3.4)`` from double on, and whether it is noise."""
     value, low, high = (100 * part for part in (difference.relative, difference.low, difference.high))
     if value == low == high == 0:
         return "the same"
+    if difference.relative >= 1:
+        times, least, most = (f"{1 + part:.3g}" for part in (difference.relative, difference.low, difference.high))
+        return f"{times} times ({least} to {most})" + (", noise" if difference.is_noise else "")
     text = f"{_percent(value)} % ({_percent(low)} to {_percent(high)})"
     return f"{text}, noise" if difference.is_noise else text
 

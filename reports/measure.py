@@ -144,7 +144,8 @@ def num_reusable_tokens(calls: CallColumns, *, block_size: int) -> Floats:
     """
     reusable = np.zeros(len(calls))
     order, follows = _agent_order(calls)
-    history = calls.num_prompt_tokens[order][:-1] + calls.num_output_tokens[order][:-1]
+    # The reply's last token was sampled and never computed, so its KV does not exist.
+    history = calls.num_prompt_tokens[order][:-1] + calls.num_output_tokens[order][:-1] - 1
     can_hit = np.minimum(history, calls.num_prompt_tokens[order][1:] - 1) // block_size * block_size
     reusable[order[1:]] = np.where(follows[1:] & ~np.isnan(can_hit), np.maximum(can_hit, 0), 0)
     return np.maximum(reusable, np.nan_to_num(calls.num_cached_tokens))

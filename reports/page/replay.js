@@ -30,6 +30,13 @@ function makeSide(element, place) {
   return side;
 }
 
+/** How fast a counter of the server grew around this instant; where it was not sampled, what the calls say. */
+function rateOf(run, counter, sample, otherwise) {
+  const { at } = run.samples, next = Math.min(sample + 1, at.length - 1), before = next - 1;
+  if (sample < 0 || before < 0 || !(at[next] > at[before])) return otherwise;
+  return replay.at >= run.end ? 0 : (run.samples[counter][next] - run.samples[counter][before]) / (at[next] - at[before]);
+}
+
 function setSides() {
   replay.sides = [...document.querySelectorAll(".side")].map((element) => {
     const chosen = element.querySelector("select").value;
@@ -84,7 +91,8 @@ function drawSide(side) {
     done: `${state.done} of ${side.run.tasks.id.length}`,
     waiting: number(state.waiting), queue: number(state.waitingTokens),
     batch: `${state.batch.length} of ${side.numSlots}`,
-    prefill: number(state.prefillRate), decode: number(state.decodeRate),
+    prefill: number(rateOf(side.run, "num_computed_prompt_tokens", sample, state.prefillRate)),
+    decode: number(rateOf(side.run, "num_generated_tokens", sample, state.decodeRate)),
     hits: state.prompt ? (100 * state.cached / state.prompt).toFixed(1) + " %" : "-",
     evicted: sample < 0 ? "-" : number(samples.num_evicted_blocks[sample]),
   };
@@ -210,19 +218,22 @@ function drawStrip(pen, side, y, width, text, line) {
   pen.fillRect(toX(replay.at) - 1, y - 2, 2, height + 4);
 }
 
-if (report.events.length) {
+function startReplay() {
   const speeds = document.getElementById("replay-speed");
   const whole = Math.max(...report.events.map((_, place) => runEvents(place).end));
   const around = whole / 30;  // by default the longest run takes half a minute
-  let best = speeds.options[0];
-  for (const option of speeds.options) if (Math.abs(Math.log(option.value / around)) < Math.abs(Math.log(best.value / around))) best = option;
-  best.selected = true;
+  const distance = (option) => Math.abs(Math.log(option.value / around));
+  [...speeds.options].reduce((best, option) => distance(option) < distance(best) ? option : best).selected = true;
   replay.speed = Number(speeds.value);
-  speeds.addEventListener("change", () => { replay.speed = Number(speeds.value); });
+  setSides();
+  new ResizeObserver(() => seek(replay.at)).observe(document.querySelector(".sides"));
+}
+
+if (report.events.length) {
+  document.getElementById("replay-speed").addEventListener("change", (event) => { replay.speed = Number(event.target.value); });
   document.getElementById("replay-play").addEventListener("click", () => setPlaying(!replay.playing));
   document.getElementById("replay-at").addEventListener("input", (event) => { seek(Number(event.target.value)); });
   for (const select of document.querySelectorAll(".side select")) select.addEventListener("change", setSides);
   document.addEventListener("themechange", () => seek(replay.at));
-  new ResizeObserver(() => seek(replay.at)).observe(document.querySelector(".sides"));
-  setSides();
+  requestIdleCallback(startReplay, { timeout: 1500 });  // after the page is readable
 }
