@@ -1,0 +1,145 @@
+"""Where engine and clock meet: anchored steps, bursts for whoever watches, aborts that wake, nobody lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mockserver.clock import VirtualClock, WallClock, run_virtual
+from mockserver.driver import Driver, TokenBurst
+from mockserver.engine.config import EngineConfig
+from mockserver.engine.cost import ConstantRates
+from mockserver.engine.engine import Engine, RequestTooLongError
+from mockserver.engine.request import Request
+
+COST = ConstantRates(prefill_tokens_per_s=1000.0, decode_floor_s=0.01, kv_bytes_per_token=1.0, memory_bytes_per_s=1e12)
+
+
+def make_driver(clock: VirtualClock | WallClock, *, async_scheduling: bool = False) -> Driver:
+    config = EngineConfig(num_blocks=200, async_scheduling=async_scheduling)
+    return Driver(Engine(config, COST), clock)
+
+
+def make_request(request_id: str, num_prompt_tokens: int = 100, num_output_tokens: int = 5) -> Request:
+    return Request(
+        request_id=request_id, num_prompt_tokens=num_prompt_tokens, num_output_tokens=num_output_tokens, path=()
+    )
+
+
+def test_a_watcher_sees_each_token_when_it_is_due() -> None:
+    async def main(clock: VirtualClock) -> list[tuple[float, TokenBurst]]:
+        driver = make_driver(clock)
+        loop = asyncio.create_task(driver.run())
+        seen = [(clock.now(), burst) async for burst in driver.submit(make_request("a"), watch=True)]
+        loop.cancel()
+        return seen
+
+    seen = run_virtual(main)
+
+    assert [burst.num_tokens for _, burst in seen] == [1, 1, 1, 1, 1]
+    assert [now for now, _ in seen] == pytest.approx([0.1, 0.11, 0.12, 0.13, 0.14])
+    assert all(now == burst.at for now, burst in seen)
+    assert [burst.finished for _, burst in seen] == [False] * 4 + [True]
+
+
+def test_a_watcher_that_was_away_gets_what_became_due_as_one_burst() -> None:
+    async def main(clock: VirtualClock) -> list[int]:
+        driver = make_driver(clock)
+        loop = asyncio.create_task(driver.run())
+        sizes = []
+        async for burst in driver.submit(make_request("a", num_output_tokens=10), watch=True):
+            sizes.append(burst.num_tokens)
+            await clock.sleep_until(clock.now() + 0.033)
+        loop.cancel()
+        return sizes
+
+    assert run_virtual(main) == [1, 3, 3, 3]
+
+
+def test_one_who_waits_is_woken_by_an_abort_and_the_machine_goes_on() -> None:
+    async def main(clock: VirtualClock) -> None:
+        driver = make_driver(clock)
+        loop = asyncio.create_task(driver.run())
+        aborted = driver.submit(make_request("a", num_output_tokens=1000))
+        other = driver.submit(make_request("b"))
+        await clock.sleep_until(1.0)
+
+        driver.abort("a")
+        driver.abort("a")
+        driver.abort("never there")
+        await aborted.wait()
+
+        assert clock.now() == 1.0
+        assert aborted.finish_reason == "abort"
+        assert 0 < aborted.num_output_tokens < 1000
+        assert other.finish_reason == "length"
+        assert driver.snapshot().num_used_blocks == 0
+        await driver.submit(make_request("a")).wait()
+        loop.cancel()
+
+    run_virtual(main)
+
+
+def test_an_idle_machine_starts_at_the_first_arrival() -> None:
+    async def main(clock: VirtualClock) -> None:
+        driver = make_driver(clock)
+        loop = asyncio.create_task(driver.run())
+        await clock.sleep_until(50.0)
+        generation = driver.submit(make_request("a"))
+        await generation.wait()
+        assert generation.first_token_at == pytest.approx(50.1)
+        assert generation.scheduled_at == 50.0
+        loop.cancel()
+
+    run_virtual(main)
+
+
+def test_calls_that_follow_an_answer_at_once_join_the_next_step() -> None:
+    """An agent without tools answers in no time: its next call is there before the step at that instant is decided."""
+
+    async def main(clock: VirtualClock) -> None:
+        driver = make_driver(clock)
+        loop = asyncio.create_task(driver.run())
+        first = driver.submit(make_request("a", num_output_tokens=1))
+        driver.submit(make_request("b", num_output_tokens=1000))
+        await first.wait()
+        second = driver.submit(make_request("c", num_output_tokens=1))
+        await second.wait()
+        assert second.scheduled_at == first.last_token_at
+        loop.cancel()
+
+    run_virtual(main)
+
+
+def test_refusals_come_from_submit_and_leave_nothing_behind() -> None:
+    async def main(clock: VirtualClock) -> None:
+        driver = make_driver(clock)
+        with pytest.raises(RequestTooLongError):
+            driver.submit(make_request("a", num_prompt_tokens=5000))
+        driver.submit(make_request("a"))
+        with pytest.raises(ValueError, match="request_id 'a' is in use"):
+            driver.submit(make_request("a"))
+        assert driver.snapshot().num_waiting == 1
+
+    run_virtual(main)
+
+
+@pytest.mark.wall_clock
+@pytest.mark.parametrize("rate", [1.0, 20.0])
+async def test_a_late_process_does_not_slow_the_model(rate: float) -> None:
+    """Steps are anchored: whatever the rate, 50 tokens at 10 ms take 0.49 s of the model's time after the first."""
+    clock = WallClock(rate)
+    driver = make_driver(clock, async_scheduling=True)
+    loop = asyncio.create_task(driver.run())
+
+    generation = driver.submit(make_request("a", num_output_tokens=50), watch=True)
+    async for _ in generation:
+        pass
+
+    assert generation.first_token_at is not None
+    assert generation.last_token_at is not None
+    assert generation.last_token_at - generation.first_token_at == pytest.approx(0.49)
+    assert clock.now() >= generation.last_token_at
+    assert driver.lag.summary().num_samples == 50
+    loop.cancel()
