@@ -17,7 +17,7 @@ from mockserver.api.compose import check_grammar, constraint_of, replies_to
 from mockserver.api.errors import ApiError, unknown_model
 from mockserver.api.http import DONE, EventStream, frame, json_response, read_json
 from mockserver.api.logprobs import chat_logprobs, prompt_logprobs
-from mockserver.api.machine import Machine
+from mockserver.api.machine import Machine, Placement, placement_of
 from mockserver.api.prompts import chat_prompt, prompt_text
 from mockserver.api.sampling import Sampling, max_output_tokens, sampling_of
 from mockserver.api.schema import ChatRequest, NamedToolChoice
@@ -37,6 +37,7 @@ class ChatCall:
     request_id: str
     envelope: Envelope
     num_prompt_logprobs: int | None
+    placement: Placement
 
 
 async def chat_completions(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
@@ -88,6 +89,7 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> ChatCal
             fingerprint=machine.fingerprint,
         ),
         num_prompt_logprobs=num_prompt_logprobs,
+        placement=placement_of(headers, priority=body.priority, session_id=body.session_id),
     )
 
 
@@ -115,7 +117,7 @@ def _started(call: ChatCall, machine: Machine, *, watch: bool) -> list[Choice]:
             request_id=call.request_id,
             max_tokens=call.sampling.limits.max_tokens,
             salt=call.body.cache_salt or "",
-            priority=call.body.priority,
+            placement=call.placement,
             reads_cache=call.num_prompt_logprobs is None,
             watch=watch,
         )
@@ -136,7 +138,7 @@ def _call_ids(body: ChatRequest, reply: Any) -> list[str]:
 async def whole_answer(call: ChatCall, machine: Machine) -> bytes:
     """The body of an answer that is not streamed."""
     with running(machine, lambda: _started(call, machine, watch=False)) as choices:
-        await ended(choices, machine.metrics.requests)
+        await ended(choices, machine)
         count_finished(choices, machine.metrics.requests, max_tokens=call.sampling.limits.max_tokens)
         delivered_at = machine.clock.now()
     body = call.body
@@ -196,7 +198,7 @@ async def _stream_answer(stream: EventStream, call: ChatCall, choices: list[Choi
 
     async def send_choice(choice: Choice) -> None:
         nonlocal is_open
-        async for burst in bursts(choice, books):
+        async for burst in bursts(choice, machine):
             parts: list[bytes] = []
             if not is_open:
                 is_open = True

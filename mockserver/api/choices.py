@@ -55,20 +55,32 @@ def running(machine: Machine, start: Callable[[], list[Choice]]) -> Iterator[lis
             machine.leave(choice.generation)
 
 
-async def bursts(choice: Choice, books: RequestBooks) -> AsyncIterator[TokenBurst]:
-    """The choice's tokens as they become due, counted."""
+async def bursts(choice: Choice, machine: Machine) -> AsyncIterator[TokenBurst]:
+    """The choice's tokens as they become due, counted once they were sent on."""
     async for burst in choice.generation:
-        _count(choice, burst.num_tokens, burst.at, books)
         yield burst
+        if burst.num_tokens:
+            machine.lag.record(machine.clock.now() - _oldest_due_at(choice, burst))
+            _count(choice, burst.num_tokens, burst.at, machine.metrics.requests)
 
 
-async def ended(choices: Sequence[Choice], books: RequestBooks) -> None:
+async def ended(choices: Sequence[Choice], machine: Machine) -> None:
     """Wait for all choices; their tokens are counted at the end."""
     for choice in choices:
         await choice.generation.wait()
         last_token_at = choice.generation.last_token_at
         if last_token_at is not None:
-            _count(choice, choice.generation.num_output_tokens, last_token_at, books)
+            machine.lag.record(machine.clock.now() - last_token_at)
+            _count(choice, choice.generation.num_output_tokens, last_token_at, machine.metrics.requests)
+
+
+def _oldest_due_at(choice: Choice, burst: TokenBurst) -> float:
+    """When the first of the burst's tokens was due; those between two looks are taken as evenly spaced."""
+    before = choice.counted_until
+    if before is None:
+        first_token_at = choice.generation.first_token_at
+        return burst.at if first_token_at is None else first_token_at
+    return before + (burst.at - before) / burst.num_tokens
 
 
 def _count(choice: Choice, num_tokens: int, at: float, books: RequestBooks) -> None:

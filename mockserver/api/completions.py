@@ -17,7 +17,7 @@ from mockserver.api.compose import check_grammar, constraint_of, replies_to
 from mockserver.api.errors import ApiError, unknown_model
 from mockserver.api.http import DONE, EventStream, frame, json_response, read_json
 from mockserver.api.logprobs import completion_logprobs, prompt_logprobs
-from mockserver.api.machine import Machine
+from mockserver.api.machine import Machine, Placement, placement_of
 from mockserver.api.prompts import completion_prompts
 from mockserver.api.sampling import Sampling, max_output_tokens, sampling_of
 from mockserver.api.schema import CompletionRequest
@@ -39,6 +39,7 @@ class CompletionCall:
     request_id: str
     envelope: Envelope
     num_prompt_logprobs: int | None
+    placement: Placement
     generates: bool
     """False where only the prompt is wanted back (echo with max_tokens 0)."""
 
@@ -101,6 +102,7 @@ def _prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> Comple
             fingerprint=machine.fingerprint,
         ),
         num_prompt_logprobs=num_prompt_logprobs,
+        placement=placement_of(headers, priority=body.priority, session_id=body.session_id),
         generates=generates,
     )
 
@@ -116,7 +118,7 @@ def _started(call: CompletionCall, machine: Machine, *, watch: bool) -> list[Cho
                     request_id=f"{call.request_id}-{number}",
                     max_tokens=sampling.limits.max_tokens,
                     salt=call.body.cache_salt or "",
-                    priority=call.body.priority,
+                    placement=call.placement,
                     reads_cache=call.num_prompt_logprobs is None,
                     watch=watch,
                 )
@@ -130,7 +132,7 @@ def _started(call: CompletionCall, machine: Machine, *, watch: bool) -> list[Cho
 
 async def _whole_answer(call: CompletionCall, machine: Machine) -> bytes:
     with running(machine, lambda: _started(call, machine, watch=False)) as choices:
-        await ended(choices, machine.metrics.requests)
+        await ended(choices, machine)
         _count(call, choices, machine)
         delivered_at = machine.clock.now()
     extension = None if call.body.replayrig is None else timing(choices, delivered_at)
@@ -172,10 +174,9 @@ def _whole_choice(call: CompletionCall, choice: Choice) -> dict[str, Any]:
 
 async def _stream_answer(stream: EventStream, call: CompletionCall, choices: list[Choice], machine: Machine) -> None:
     builder = _CompletionStream(call, machine)
-    books = machine.metrics.requests
 
     async def send_choice(choice: Choice) -> None:
-        async for burst in bursts(choice, books):
+        async for burst in bursts(choice, machine):
             chunks = builder.take(choice, burst.num_tokens, finished=burst.finished)
             if burst.finished and len(choices) == 1:
                 chunks += _ending(call, choices, machine)

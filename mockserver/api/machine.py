@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -23,6 +25,31 @@ from mockserver.tokens import num_tokens
 
 VLLM_VERSION = "0.32.0"
 """The version whose answers this server gives: see docs/compatibility.md."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """What a request says about when and where it is to run."""
+
+    priority: int = 0
+    rank: int | None = None
+    session_id: str | None = None
+
+
+def placement_of(headers: Mapping[str, str], *, priority: int, session_id: str | None) -> Placement:
+    """Headers, which routers set, and the body's fields, which they override or fill in."""
+    return Placement(
+        priority=_number(headers.get("X-Vllm-Priority"), priority) or 0,
+        rank=_number(headers.get("X-data-parallel-rank"), None),
+        session_id=session_id or headers.get("X-Session-ID"),
+    )
+
+
+def _number(text: str | None, default: int | None) -> int | None:
+    try:
+        return default if text is None else int(text)
+    except ValueError:
+        return default
 
 
 class Machine:
@@ -87,7 +114,7 @@ class Machine:
         request_id: str,
         max_tokens: int,
         salt: str = "",
-        priority: int = 0,
+        placement: Placement,
         reads_cache: bool = True,
         watch: bool = False,
     ) -> Generation:
@@ -100,12 +127,12 @@ class Machine:
             path=self.encoder.path(prompt + reply.token_ids, salt=salt),
             max_tokens=max(max_tokens, num_output_tokens),
             finish_reason=reply.finish_reason,
-            priority=priority,
+            priority=placement.priority,
             skip_reading_prefix_cache=not reads_cache,
         )
         try:
-            generation = self.driver.submit(request, watch=watch)
-        except RequestTooLongError as error:
+            generation = self.driver.submit(request, watch=watch, rank=placement.rank, session_id=placement.session_id)
+        except (RequestTooLongError, ValueError) as error:
             raise ApiError(str(error)) from None
         self.live_request_ids.add(request.request_id)
         return generation

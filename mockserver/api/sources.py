@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import tomllib
 import types
 import typing
@@ -118,8 +119,13 @@ def _names() -> set[str]:
     return {field.name for field in dataclasses.fields(ServerSettings)}
 
 
+@functools.cache
+def _hints() -> dict[str, Any]:
+    return typing.get_type_hints(ServerSettings)
+
+
 def _kinds(name: str) -> set[Any]:
-    hint = typing.get_type_hints(ServerSettings)[name]
+    hint = _hints()[name]
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         return set(typing.get_args(hint))
     return {hint}
