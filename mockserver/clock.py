@@ -37,6 +37,7 @@ __all__ = [
 
 # uvloop rounds timers to the nearest millisecond: half of one and less is spent yielding to other tasks.
 _SHORTEST_SLEEP_S = 0.0005
+_LONGEST_TURN_S = 0.002
 
 
 class Clock(Protocol):
@@ -82,12 +83,13 @@ def cpu_seconds() -> float:
 class WallClock:
     """Real time, ``rate`` simulated seconds per real second, starting at 0 when made."""
 
-    __slots__ = ("_origin", "_rate")
+    __slots__ = ("_origin", "_rate", "_yielded_at")
 
     def __init__(self, rate: float = 1.0) -> None:
         if not 0.0 < rate < math.inf:
             raise ValueError(f"rate must be a positive number of simulated seconds per second, got {rate}")
         self._rate = rate
+        self._yielded_at = 0.0
         self.start()
 
     @property
@@ -109,11 +111,18 @@ class WallClock:
             await asyncio.sleep(left_s if left_s >= _SHORTEST_SLEEP_S else 0.0)
 
     async def settle_until(self, when: float) -> None:
-        """``sleep_until``, but yielding at least once, so that a late caller does not starve the others."""
-        if when <= self.now():
+        """``sleep_until``; a late caller gives the others their turn often enough that none of them starves.
+
+        Not at every call: what a late caller brings meanwhile is then handed on together, which costs less.
+        """
+        now = time.monotonic()
+        if when > (now - self._origin) * self._rate:
+            await self.sleep_until(when)
+        elif now - self._yielded_at > _LONGEST_TURN_S:
             await asyncio.sleep(0.0)
         else:
-            await self.sleep_until(when)
+            return
+        self._yielded_at = time.monotonic()
 
     def horizon(self) -> float:
         """The past: in real time anything may happen next."""
