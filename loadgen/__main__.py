@@ -14,10 +14,10 @@ from pathlib import Path
 from rich.console import Console
 
 from loadgen import experiment
+from loadgen.architectures import short_name
 from loadgen.config import OWN_MOCK, Settings
 from loadgen.live import LiveView
 from loadgen.perform import Outcome, RunError, perform
-from loadgen.run import ARCHITECTURES
 from loadgen.server_view import TargetError
 from loadgen.sources import OneLineParser, SettingsError, add_flags, dashed, load_settings
 from traces.jsonl import TraceError
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(settings: Settings, workload: Workload) -> int:
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    run_id = f"{workload.name}-{settings.architecture}-{stamp}"
+    run_id = f"{workload.name}-{short_name(settings.architecture)}-{stamp}"
     directory = Path(settings.out or f"runs/{run_id}")
     time_scale = settings.fixed_time_scale or 1.0
     if settings.target == OWN_MOCK and settings.fixed_time_scale is None:
@@ -139,9 +139,8 @@ def _tell(outcomes: Sequence[Outcome]) -> int:
 
 def _check(settings: Settings) -> None:
     """Names that only this package knows."""
-    for name in (settings.architecture, *settings.architectures):
-        if name not in ARCHITECTURES:
-            raise SettingsError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {name!r}")
+    for name in (settings.architecture, *settings.compared_architectures()):
+        settings.find_architecture(name)
 
 
 def _one_line(error: BaseException) -> str:

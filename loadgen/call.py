@@ -21,6 +21,8 @@ class Call:
     """The assistant message of the recording: what a scripted server answers."""
     num_output_tokens: int
     """How many tokens the answer is to have, its end of turn included: those of ``reply``."""
+    is_overhead: bool = False
+    """Whether the architecture adds it to what was recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

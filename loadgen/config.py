@@ -10,7 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mockserver.node_settings import NodeSettings
+from loadgen.agent_settings import AgentSettings
 from mockserver.node_settings import setting as _setting
 
 IN_PROCESS = "in-process"
@@ -21,16 +21,12 @@ SECRETS = frozenset({"api_key", "header"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(NodeSettings):
+class Settings(AgentSettings):
     """What one run is told. ``None`` leaves an engine setting to the profile."""
 
     # -- what is done ----------------------------------------------------------------------------------------------
     workload: str = _setting("toolathlon-like", "an embedded workload's name, or a file of trajectories")
     num_tasks: int | None = _setting(None, "the workload's first so many tasks; default: all", flags=("--num-prompts",))
-    architecture: str = _setting("react", "how agents work: react or orchestrator", only="run")
-    architectures: tuple[str, ...] = _setting(
-        ("react", "orchestrator"), "the architectures to compare", only="experiment"
-    )
     prefix_cache: tuple[str, ...] = _setting(
         ("off", "on"), "the prefix cache's states to compare: off, on", only="experiment"
     )
@@ -68,8 +64,8 @@ class Settings(NodeSettings):
     live: bool = _setting(True, "show progress while the run goes on")
 
     def __post_init__(self) -> None:
-        NodeSettings.__post_init__(self)
-        for name in ("num_tasks", "max_concurrency"):
+        AgentSettings.__post_init__(self)
+        for name in ("num_tasks", "max_concurrency", "stream_interval"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from loadgen.architectures import short_name
 from loadgen.config import IN_PROCESS, Settings
 from loadgen.perform import Outcome
 
@@ -24,9 +25,9 @@ class Cell:
 
 def cells(settings: Settings) -> Iterator[Cell]:
     """Every combination of architecture and prefix cache, in the order they are run."""
-    for architecture, cache in itertools.product(settings.architectures, settings.prefix_cache):
+    for architecture, cache in itertools.product(settings.compared_architectures(), settings.prefix_cache):
         yield Cell(
-            name=f"{architecture}-{'cache' if cache == 'on' else 'nocache'}",
+            name=f"{short_name(architecture)}-{'cache' if cache == 'on' else 'nocache'}",
             settings=replace(settings, architecture=architecture, enable_prefix_caching=cache == "on"),
         )
 

@@ -161,6 +161,7 @@ class Performance:
             max_num_seqs=config.max_num_seqs * settings.num_ranks if is_ours else None,
             block_size=config.block_size if is_ours else None,
             seed=settings.seed,
+            notes={"architecture": assumptions(settings.find_architecture())},
             settings=settings.public(),
             version=_version(),
             started_on=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -247,7 +248,7 @@ def _finish(
         # What reached the client counts, where it is known: the server's own figure is a part of it.
         server_lag=None if lags else performance.server_lag,
         digest=recorder.digest(),
-        notes=_notes(recorder),
+        notes={**header.notes, **_notes(recorder)},
     )
     records = {
         "calls": recorder.calls,
@@ -268,10 +269,14 @@ def _finish(
 
 
 def _notes(recorder: Recorder) -> dict[str, str]:
+    notes = {
+        "overhead": f"{recorder.num_overhead_calls:,} of {len(recorder.calls):,} calls are not in the recording:"
+        " the architecture adds them"
+    }
     num_removed = recorder.num_results_removed
-    if not num_removed:
-        return {}
-    return {"context": f"{num_removed} tool results gave way because a history had outgrown the model's context"}
+    if num_removed:
+        notes["context"] = f"{num_removed} tool results gave way because a history had outgrown the model's context"
+    return notes
 
 
 def _version() -> str:

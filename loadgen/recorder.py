@@ -28,6 +28,8 @@ class Recorder:
     """Calls sent whose answer has not ended."""
     num_results_removed: int = 0
     """Tool results that gave way because a history had outgrown the model's context."""
+    num_overhead_calls: int = 0
+    """Calls that the recording does not have: the architecture's own."""
     calls: list[CallRecord] = field(default_factory=list)
     tools: list[ToolRecord] = field(default_factory=list)
     tasks: list[TaskRecord] = field(default_factory=list)

@@ -6,13 +6,32 @@ pieces together are the original's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from traces.trajectory import Subagent, ToolCall, ToolSchema, Trajectory, Turn
 
 LOCAL = "local"
 """The domain of tools that belong to the agent itself: they are never handed to a subagent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A turn whose tools are all of one domain."""
+
+    domain: str
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Neighbouring turns of one domain."""
+
+    domain: str
+    user_message: str | None
+    """What the user says before it; the first of its turns says so too."""
+    turns: tuple[Turn, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +44,12 @@ class Segment:
     """Each tool domain's turns, the domains in the order of their first use."""
     own: tuple[Turn, ...]
     """Turns that stay with the orchestrator: local tools, and text without tools."""
+    pieces: tuple[Piece, ...]
+    """The same turns in recorded order, those that span domains cut."""
+
+    def turns_of(self, domains: Container[str]) -> tuple[Turn, ...]:
+        """What ``domains`` have to do, in recorded order."""
+        return tuple(piece.turn for piece in self.pieces if piece.domain in domains)
 
 
 def steps(trajectory: Trajectory) -> tuple[Turn, ...]:
@@ -47,17 +72,62 @@ def segments(trajectory: Trajectory) -> tuple[Segment, ...]:
     for user_message, turns in _between_user_messages(steps(trajectory)):
         parts: dict[str, list[Turn]] = {}
         own: list[Turn] = []
-        for turn in turns:
-            for domain, piece in split_by_domain(turn).items():
-                (own if domain == LOCAL else parts.setdefault(domain, [])).append(piece)
+        cut_turns = tuple(pieces(turns))
+        for piece in cut_turns:
+            (own if piece.domain == LOCAL else parts.setdefault(piece.domain, [])).append(piece.turn)
         cut.append(
             Segment(
                 user_message=user_message,
-                parts={domain: tuple(pieces) for domain, pieces in parts.items()},
+                parts={domain: tuple(turns_of_it) for domain, turns_of_it in parts.items()},
                 own=tuple(own),
+                pieces=cut_turns,
             )
         )
     return tuple(cut)
+
+
+def pieces(turns: Iterable[Turn]) -> Iterator[Piece]:
+    """``turns`` in order, those that span domains cut."""
+    for turn in turns:
+        for domain, piece in split_by_domain(turn).items():
+            yield Piece(domain=domain, turn=piece)
+
+
+def runs(trajectory: Trajectory) -> tuple[Run, ...]:
+    """The task's steps as runs of one domain each, as long as they go between two things the user says.
+
+    Local tools, and text without tools, go with the run they follow; at a task's start, with the one that they lead to.
+    """
+    cut = tuple(pieces(steps(trajectory)))
+    domain = next((piece.domain for piece in cut if piece.domain != LOCAL), LOCAL)
+    found: list[tuple[str, list[Turn]]] = []
+    for piece in cut:
+        is_foreign = piece.domain not in (LOCAL, domain)
+        if is_foreign:
+            domain = piece.domain
+        if is_foreign or not found or piece.turn.user_message is not None:
+            found.append((domain, []))
+        found[-1][1].append(piece.turn)
+    return tuple(Run(domain=one, user_message=turns[0].user_message, turns=tuple(turns)) for one, turns in found)
+
+
+def stages(trajectory: Trajectory, num_stages: int) -> tuple[tuple[Turn, ...], ...]:
+    """The task's steps in ``num_stages`` parts of as many steps each, or one more; fewer where there are fewer."""
+    turns = steps(trajectory)
+    num_parts = min(num_stages, len(turns))
+    ends = [len(turns) * part // num_parts for part in range(num_parts + 1)]
+    return tuple(turns[start:end] for start, end in itertools.pairwise(ends))
+
+
+def domains(turns: Iterable[Turn]) -> tuple[str, ...]:
+    """The tool domains that ``turns`` use, each once, in order of first use; local tools apart."""
+    used = (call.domain for turn in turns for call in turn.tool_calls if call.domain != LOCAL)
+    return tuple(dict.fromkeys(used))
+
+
+def tools_of(trajectory: Trajectory, domains: Container[str]) -> tuple[ToolSchema, ...]:
+    """The task's tools that belong to ``domains``, in order of appearance."""
+    return tuple(tool for tool in all_tools(trajectory) if tool.domain in domains)
 
 
 def split_by_domain(turn: Turn) -> dict[str, Turn]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from loadgen.agents.orchestrator import orchestrator
-from loadgen.agents.react import react
+from loadgen.architectures import Architecture
 from loadgen.call import Transport
 from loadgen.recorder import Recorder
 from loadgen.session import CallFailed, Session
@@ -18,13 +17,7 @@ from mockserver.clock import Clock
 from traces.record import ServerSample, TaskRecord
 from traces.trajectory import Trajectory
 
-Architecture = Callable[[Trajectory, Session], Awaitable[None]]
 Look = Callable[[], Awaitable[ServerSample | None]]
-
-ARCHITECTURES: dict[str, Architecture] = {
-    "react": react,
-    "orchestrator": orchestrator,
-}
 
 _SAMPLES_PER_PERIOD = 200
 _PERIOD_GROWTH = 4

@@ -93,6 +93,8 @@ class Agent:
     last_result: str = ""
     recorded_hashes: tuple[int, ...] = ()
     """Of the last prompt that the recording has only hashes of."""
+    audience: tuple[Agent, ...] = ()
+    """Agents whose histories grow by everything that this one's grows by: they share a transcript."""
 
     @property
     def report(self) -> str:
@@ -101,15 +103,22 @@ class Agent:
 
     def hear(self, text: str) -> None:
         """The user, or another agent, says ``text``."""
-        self.conversation.add(user_message(text))
+        self._grow(user_message(text))
+
+    def follow(self, other: Agent) -> None:
+        """Its next call waits for all that ``other`` has done so far."""
+        self.due_at = max(self.due_at, other.due_at)
 
     def receive(self, tool_call_id: str, text: str, *, at: float) -> None:
         """A tool's answer that the architecture made up itself (a subagent's report), there at ``at``."""
-        self.conversation.add(tool_message(tool_call_id, text))
+        self._grow(tool_message(tool_call_id, text))
         self.due_at = max(self.due_at, at)
 
-    async def say(self, turn: Turn) -> None:
-        """One model call, answered as ``turn`` was; the history grows by the answer. Tools are not run."""
+    async def say(self, turn: Turn, *, is_overhead: bool = False) -> None:
+        """One model call, answered as ``turn`` was; the history grows by the answer. Tools are not run.
+
+        ``is_overhead`` marks a call that is not in the recording: a plan, a hand-over, a choice of who is next.
+        """
         if turn.prompt is not None:
             self.recorded_hashes = turn.prompt.hashes_after(self.recorded_hashes)
             text = text_of_recorded_prompt(turn.prompt, self.recorded_hashes)
@@ -120,8 +129,8 @@ class Agent:
         reply = assistant_message(turn)
         num_output_tokens = reply_tokens(turn)
         self._make_room(num_output_tokens)
-        await self._call(reply, num_output_tokens)
-        self.conversation.add(reply)
+        await self._call(reply, num_output_tokens, is_overhead=is_overhead)
+        self._grow(reply)
         if turn.content:
             self.last_said = turn.content
 
@@ -148,6 +157,11 @@ class Agent:
         await self.say(turn)
         await self.use_tools(turn)
 
+    def _grow(self, message: Message) -> None:
+        self.conversation.add(message)
+        for agent in self.audience:
+            agent.conversation.add(message)
+
     def _make_room(self, num_output_tokens: int) -> None:
         limit = self.session.max_model_len
         if limit is None:
@@ -155,7 +169,7 @@ class Agent:
         self.conversation, num_removed = fitted(self.conversation, num_output_tokens=num_output_tokens, limit=limit)
         self.session.recorder.num_results_removed += num_removed
 
-    async def _call(self, reply: Message, num_output_tokens: int) -> None:
+    async def _call(self, reply: Message, num_output_tokens: int, *, is_overhead: bool) -> None:
         session = self.session
         call = Call(
             call_id=f"{self.agent_id}#{self.index}",
@@ -164,7 +178,9 @@ class Agent:
             conversation=self.conversation,
             reply=reply,
             num_output_tokens=num_output_tokens,
+            is_overhead=is_overhead,
         )
+        session.recorder.num_overhead_calls += is_overhead
         session.recorder.num_in_flight += 1
         try:
             completion = await session.transport.complete(call)

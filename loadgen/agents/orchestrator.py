@@ -1,17 +1,9 @@
-"""Orchestrator: plan, fan out to one subagent per tool domain, join.
-
-What it assumes when it re-cuts a recorded task: the steps of one tool domain need only each other, so each domain's
-steps become one subagent, and all subagents start when the plan is there. A step whose tool calls span domains is
-split between them; its text goes to the domain of its first call. Local tools and text without tools stay with the
-orchestrator and come after the join, in recorded order; the first of them is the join call. A subagent returns what
-it said last. The plan is one call that asks for each subagent by a tool call; its few words are the only output that
-the recording does not have (and a one-line answer at the end, where the recording leaves nothing to say after the
-join).
-"""
+"""Orchestrator: plan, fan out to one subagent per tool domain, join."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import orjson
 
@@ -33,7 +25,16 @@ DELEGATE_TOOL = ToolSchema(
 
 
 async def orchestrator(task: Trajectory, session: Session) -> None:
-    """Do ``task`` with one planning call, one subagent per tool domain in parallel, and a join."""
+    """One planning call, one subagent per tool domain in parallel, and a join.
+
+    Assumes that the steps of one tool domain need only each other: each domain's steps become one subagent, and all
+    subagents start when the plan is there. A step whose tool calls span domains is split between them; its text goes
+    to the domain of its first call. A subagent has the shared system prompt, the task, its domain's tools and its own
+    history; it returns what it said last, or its last tool's answer. Local tools, and text without tools, stay with
+    the orchestrator and come after the join, in recorded order; the first of them is the join call. Added to the
+    recording: the plan, which asks for each subagent by a tool call, and a one-line answer at the end where the
+    recording leaves nothing to say after the join.
+    """
     tools = recut.all_tools(task)
     planner = session.agent(
         "orchestrator",
@@ -46,8 +47,8 @@ async def orchestrator(task: Trajectory, session: Session) -> None:
         if asked:
             planner.hear(asked)
         if segment.parts:
-            plan = plan_turn(segment, number)
-            await planner.say(plan)
+            plan = delegate_turn(segment.parts, str(number))
+            await planner.say(plan, is_overhead=True)
             for domain in segment.parts:
                 if domain not in subagent_by_domain:
                     own_tools = tuple(tool for tool in tools if tool.domain == domain)
@@ -55,27 +56,26 @@ async def orchestrator(task: Trajectory, session: Session) -> None:
                         domain, system_prompt=task.system_prompt, tools=own_tools
                     )
             await _fan_out(planner, plan, segment, subagent_by_domain, asked)
-        for turn in segment.own or (Turn(content="All parts are done."),):
+        for turn in segment.own:
             await planner.take_turn(turn)
+        if not segment.own:
+            await planner.say(Turn(content="All parts are done."), is_overhead=True)
 
 
-def plan_turn(segment: recut.Segment, number: int) -> Turn:
-    """The planning call's answer: one ``delegate`` call per tool domain."""
+def delegate_turn(names: Iterable[str], plan_id: str) -> Turn:
+    """A planning call's answer: one ``delegate`` call for each of ``names``."""
     return Turn(
         tool_calls=tuple(
             ToolCall(
-                call_id=f"delegate-{number}-{domain}",
+                call_id=f"delegate-{plan_id}-{name}",
                 name=DELEGATE,
                 domain=recut.LOCAL,
                 arguments=orjson.dumps(
-                    {
-                        "server": domain,
-                        "instructions": f"Do what the task needs from {domain} and report what you found.",
-                    }
+                    {"server": name, "instructions": f"Do what the task needs from {name} and report what you found."}
                 ).decode(),
                 result="",
             )
-            for domain in segment.parts
+            for name in names
         )
     )
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from loadgen.architectures import Architecture
 from loadgen.call import Call, Completion
 from loadgen.recorder import Recorder
-from loadgen.run import Architecture, replay
+from loadgen.run import replay
 from loadgen.tools import ToolTimes
 from mockserver.clock import Clock, VirtualClock, run_virtual
 from traces.record import ServerSample
@@ -45,6 +46,8 @@ class FakeTransport:
     fail: Callable[[Call], str | None] = lambda _: None
     prompts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     tools: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    recorded_replies: list[dict[str, Any]] = field(default_factory=list)
+    overhead_replies: list[dict[str, Any]] = field(default_factory=list)
     most_in_flight: int = 0
     _num_in_flight: int = 0
 
@@ -52,6 +55,7 @@ class FakeTransport:
         sent_at = self.clock.now()
         self.prompts[call.call_id] = list(call.conversation.messages)
         self.tools[call.call_id] = call.conversation.tools
+        (self.overhead_replies if call.is_overhead else self.recorded_replies).append(call.reply)
         self._num_in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self._num_in_flight)
         await self.clock.sleep_until(sent_at + self.latency_s)

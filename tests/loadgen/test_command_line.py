@@ -98,7 +98,7 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
     [
         (("run", "--num-tasks", "0"), "num_tasks must be at least 1, got 0"),
         (("run", "--workload", "no-such"), "no-such"),
-        (("run", "--architecture", "nobody"), "react, orchestrator, got 'nobody'"),
+        (("run", "--architecture", "nobody"), "own as package.module:function, got 'nobody'"),
         (("run", "--profile", "toaster"), "toaster"),
         (("run", "--target", "http://127.0.0.1:9/v1"), "http://127.0.0.1:9/v1/models"),
         (("run", "--block-size", "0"), "block_size"),

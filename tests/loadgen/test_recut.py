@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +24,12 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
             calls.append(make_call(f"c{num_made}", domain))
             num_made += 1
         user = draw(st.sampled_from((None, None, None, "and then?")))
-        turns.append(Turn(content=draw(st.sampled_from(("", "text"))), tool_calls=tuple(calls), user_message=user))
+        turn = Turn(content=draw(st.sampled_from(("", "text"))), tool_calls=tuple(calls), user_message=user)
+        if draw(st.integers(0, 5)) == 0:
+            inner = Turn(content="inner", tool_calls=(make_call(f"s{num_made}", "web"),))
+            spawn = Subagent(agent_id=f"s{num_made}", user_prompt="look", turns=(inner,))
+            turn = replace(turn, spawns=(spawn,))
+        turns.append(turn)
     return make_task("t", *turns)
 
 
@@ -35,19 +42,25 @@ def all_pieces(task: Trajectory) -> list[Turn]:
 @given(trajectories())
 def test_work_is_conserved(task: Trajectory) -> None:
     """Tool calls and recorded outputs of all pieces together are the original's, each once."""
-    pieces = all_pieces(task)
+    recorded = recut.steps(task)
 
-    assert Counter(call for piece in pieces for call in piece.tool_calls) == Counter(
-        call for turn in task.turns for call in turn.tool_calls
-    )
-    assert Counter(piece.content for piece in pieces if piece.content) == Counter(
-        turn.content for turn in task.turns if turn.content
-    )
+    for pieces in (
+        all_pieces(task),
+        [turn for stage in recut.stages(task, 3) for turn in stage],
+        [turn for run in recut.runs(task) for turn in run.turns],
+        [piece.turn for segment in recut.segments(task) for piece in segment.pieces],
+    ):
+        assert Counter(call for piece in pieces for call in piece.tool_calls) == Counter(
+            call for turn in recorded for call in turn.tool_calls
+        )
+        assert Counter(piece.content for piece in pieces if piece.content) == Counter(
+            turn.content for turn in recorded if turn.content
+        )
 
 
 @given(trajectories())
 def test_each_domain_keeps_the_recorded_order_and_only_its_own_calls(task: Trajectory) -> None:
-    recorded = [call for turn in task.turns for call in turn.tool_calls]
+    recorded = [call for turn in recut.steps(task) for call in turn.tool_calls]
 
     for segment in recut.segments(task):
         for domain, turns in segment.parts.items():
@@ -97,3 +110,31 @@ def test_spawned_subagents_are_done_in_line() -> None:
 
     assert recut.steps(task) == (Turn(content="spawning"), inner, Turn(content="after"))
     assert [tool.name for tool in recut.all_tools(task)] == ["mail-do", "files-do", "local-do", "w"]
+
+
+@given(trajectories())
+def test_a_run_stays_in_one_domain_and_ends_where_the_user_speaks(task: Trajectory) -> None:
+    runs = recut.runs(task)
+
+    for run in runs:
+        assert {call.domain for turn in run.turns for call in turn.tool_calls} <= {run.domain, recut.LOCAL}
+        assert run.user_message == run.turns[0].user_message
+        assert all(turn.user_message is None for turn in run.turns[1:])
+    for before, after in itertools.pairwise(runs):
+        assert before.domain != after.domain or after.user_message is not None
+
+
+def test_local_steps_at_the_start_go_with_what_they_lead_to() -> None:
+    look = Turn(tool_calls=(make_call("a", "local"),))
+    mail = Turn(tool_calls=(make_call("b", "mail"),))
+
+    runs = recut.runs(make_task("t", look, mail, Turn(content="done")))
+
+    assert runs == (recut.Run(domain="mail", user_message=None, turns=(look, mail, Turn(content="done"))),)
+
+
+def test_stages_have_as_many_steps_each_or_one_more() -> None:
+    task = make_task("t", *(Turn(content=str(k)) for k in range(10)))
+
+    assert [len(stage) for stage in recut.stages(task, 4)] == [2, 3, 2, 3]
+    assert [len(stage) for stage in recut.stages(task, 99)] == [1] * 10
