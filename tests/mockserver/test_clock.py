@@ -198,6 +198,29 @@ class TestSettling:
 
         assert run_wall(main)
 
+    @pytest.mark.wall_clock
+    def test_a_late_caller_works_off_what_is_due_before_it_yields_again(self) -> None:
+        """Or each step's tokens would be written on their own, which is what makes a busy server late."""
+
+        async def main() -> int:
+            clock = WallClock()
+            num_yields = 0
+
+            async def other() -> None:
+                nonlocal num_yields
+                while True:
+                    await asyncio.sleep(0)
+                    num_yields += 1
+
+            task = asyncio.create_task(other())
+            started_at = clock.now()
+            while clock.now() < started_at + 0.05:
+                await clock.settle_until(-1.0)
+            task.cancel()
+            return num_yields
+
+        assert 2 <= run_wall(main) <= 40
+
 
 class TestInterrupts:
     def test_ctrl_c_cancels_main_which_cleans_up_in_virtual_time(self) -> None:
