@@ -24,6 +24,17 @@ class BatchShape:
     num_decode_context_tokens: int = 0
     """KV tokens that the decoding sequences read, all together."""
 
+    def add(self, num_computed: int, num_new: int, *, is_decode: bool) -> None:
+        """Count a request with ``num_new`` tokens after ``num_computed`` of context; negative: take it out again."""
+        sign = 1 if num_new > 0 else -1
+        if is_decode:
+            self.num_decode_seqs += sign
+            self.num_decode_context_tokens += sign * num_computed
+        else:
+            self.num_prefill_tokens += num_new
+            self.num_prefill_seqs += sign
+            self.prefill_attention += num_new * (num_computed + abs(num_new) / 2)
+
 
 class StepCost(Protocol):
     """A batch's duration in seconds."""

@@ -73,7 +73,6 @@ class Scheduler:
         budget = self._schedule_running(batch)
         if budget and self.waiting and not batch.preempted:
             self._schedule_waiting(batch, budget)
-        self._advance(batch)
         return batch
 
     def update(self, batch: Batch) -> list[Request]:
@@ -198,44 +197,59 @@ class Scheduler:
     def _schedule_running(self, batch: Batch) -> int:
         """Hand out the budget to running requests, in list order; returns what is left of it."""
         config = self.config
+        is_async = config.async_scheduling
         running = self.running
         block_size = config.block_size
         num_tokens_by_request = batch.num_tokens_by_request
+        sampling = batch.sampling
         budget = config.max_num_batched_tokens
         long_cap = self._long_prefill_cap()
         last_position = config.max_model_len - 1
+        num_decode_seqs = num_context_tokens = 0
         index = 0
         while index < len(running) and budget:
             request = running[index]
+            index += 1
             num_placeholders = request.num_placeholders
             computed = request.num_computed_tokens
             if num_placeholders and computed + 2 - num_placeholders >= request.limit_num_tokens:
-                index += 1  # what is in flight brings it to max_tokens
-                continue
+                continue  # what is in flight brings it to max_tokens
             num_new = request.num_tokens + num_placeholders - computed
+            if (
+                num_new == 1
+                and request.num_prompt_tokens <= computed < last_position
+                and computed % block_size
+                and (num_placeholders or (computed + 1) % block_size)
+            ):
+                # Nearly all there is: one token within a block. It takes none, and fills none that is known yet.
+                num_tokens_by_request[request] = 1
+                sampling.append(request)
+                request.num_computed_tokens = computed + 1
+                if is_async:
+                    request.num_placeholders = num_placeholders + 1
+                num_decode_seqs += 1
+                num_context_tokens += computed
+                budget -= 1
+                continue
             if num_new > 1:
                 num_new = min(num_new, long_cap, budget, last_position - computed)
             if num_new <= 0 or computed >= last_position:
-                index += 1
                 continue
             end = computed + num_new
-            # A single token takes a block, or fills one, at a block's border only.
-            if num_new > 1 or not computed % block_size:
-                num_more = -(-end // block_size) - request.table.num_blocks
-                if num_more > 0:
-                    if num_more > self.pool.num_free:
-                        room = self._make_room(batch, request, num_more)
-                        budget += room.refund
-                        index -= room.num_earlier
-                        if not room.has_room:
-                            break
-                    self.pool.take(request.table, num_more)
-            num_known = min(end, request.num_tokens)
-            if num_new > 1 or not num_known % block_size:
-                self.pool.cache(request.table, num_known // block_size)
-            num_tokens_by_request[request] = num_new
+            num_more = -(-end // block_size) - request.table.num_blocks
+            if num_more > 0:
+                if num_more > self.pool.num_free:
+                    room = self._make_room(batch, request, num_more)
+                    budget += room.refund
+                    index -= room.num_earlier
+                    if not room.has_room:
+                        break
+                self.pool.take(request.table, num_more)
+            self.pool.cache(request.table, min(end, request.num_tokens) // block_size)
+            self._advance(batch, request, num_new)
             budget -= num_new
-            index += 1
+        batch.shape.num_decode_seqs += num_decode_seqs
+        batch.shape.num_decode_context_tokens += num_context_tokens
         return budget
 
     def _make_room(self, batch: Batch, request: Request, num_blocks: int) -> _Room:
@@ -247,7 +261,7 @@ class Scheduler:
                 victim = max(self.running, key=_least_urgent)
                 self.running.remove(victim)
                 if victim in batch.num_tokens_by_request:
-                    refund += batch.num_tokens_by_request.pop(victim)
+                    refund += self._take_back(batch, victim)
                     num_earlier += 1
             else:
                 victim = self.running.pop()
@@ -303,7 +317,7 @@ class Scheduler:
                 self.num_prompt_tokens_computed += request.num_prompt_tokens - num_cached
             request.status = Status.RUNNING
             request.num_computed_tokens = num_cached
-            batch.num_tokens_by_request[request] = num_new
+            self._advance(batch, request, num_new)
             budget -= num_new
 
     def _num_hit_blocks(self, request: Request) -> int:
@@ -318,31 +332,32 @@ class Scheduler:
             return threshold
         return self.config.max_num_batched_tokens
 
-    def _advance(self, batch: Batch) -> None:
-        """Count the batch as computed at once, before it runs, and note who will sample."""
-        is_async = self.config.async_scheduling
-        sampling = batch.sampling
-        shape = batch.shape
-        num_decode_seqs = num_context_tokens = 0
-        for request, num_new in batch.num_tokens_by_request.items():
-            computed = request.num_computed_tokens
-            request.num_computed_tokens = end = computed + num_new
-            is_decode = num_new == 1 and computed >= request.num_prompt_tokens
-            if is_decode:
-                num_decode_seqs += 1
-                num_context_tokens += computed
-            else:
-                shape.num_prefill_tokens += num_new
-                shape.num_prefill_seqs += 1
-                shape.prefill_attention += num_new * (computed + num_new / 2)
-            if end >= request.num_tokens + request.num_placeholders:
-                sampling.append(request)
-                if is_async:
-                    request.num_placeholders += 1
-                if not is_decode:
-                    batch.prompts_done.append(request)
-        shape.num_decode_seqs = num_decode_seqs
-        shape.num_decode_context_tokens = num_context_tokens
+    def _advance(self, batch: Batch, request: Request, num_new: int) -> None:
+        """Put ``num_new`` tokens of a request into the batch: they count as computed at once, before it runs."""
+        batch.num_tokens_by_request[request] = num_new
+        computed = request.num_computed_tokens
+        end = request.num_computed_tokens = computed + num_new
+        is_decode = num_new == 1 and computed >= request.num_prompt_tokens
+        batch.shape.add(computed, num_new, is_decode=is_decode)
+        if end >= request.num_tokens + request.num_placeholders:
+            batch.sampling.append(request)
+            if not is_decode:
+                batch.prompts_done.append(request)
+            if self.config.async_scheduling:
+                request.num_placeholders += 1
+
+    def _take_back(self, batch: Batch, request: Request) -> int:
+        """Take a request that must step back out of the batch; returns the tokens it had in it."""
+        num_new = batch.num_tokens_by_request.pop(request)
+        computed = request.num_computed_tokens - num_new
+        batch.shape.add(computed, -num_new, is_decode=num_new == 1 and computed >= request.num_prompt_tokens)
+        if request in batch.sampling:
+            batch.sampling.remove(request)
+            if request in batch.prompts_done:
+                batch.prompts_done.remove(request)
+            if self.config.async_scheduling:
+                request.num_placeholders -= 1
+        return num_new
 
     def _finish(self, request: Request) -> None:
         if request.status is Status.RUNNING:
