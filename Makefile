@@ -7,15 +7,15 @@ PYTHON ?= python3 python3.13 python3.12 python3.11 python3.14 python
 OUT ?= runs/demo
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := mockserver loadgen traces reports tests benchmarks
+SOURCES := mockserver loadgen traces reports tests benchmarks docs
 
-.PHONY: demo test check format clean
+.PHONY: demo test check format docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
 	rm -rf $(OUT)
 	$(BIN)/loadgen experiment --clock virtual --out $(OUT)/virtual
-	$(BIN)/loadgen experiment --target http --time-scale auto --out $(OUT)/http
+	$(BIN)/loadgen experiment --target http --time-scale auto --out $(OUT)/http || test $$? = 1  # the page says what is invalid
 	$(BIN)/reports compare $(OUT)/virtual/* $(OUT)/http/* --html $(OUT)/report.html
 
 test: check
@@ -30,6 +30,10 @@ check: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
+
+# The tables of settings in docs/*.md, from the classes that define them.
+docs: $(VENV)/.installed
+	$(BIN)/python docs/options.py
 
 clean:
 	rm -rf $(VENV) runs dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
