@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from mockserver import list_profiles
 from mockserver.api.app import start
 from mockserver.api.logs import set_up_logs
 from mockserver.api.settings import ServerSettings
@@ -19,8 +20,11 @@ from mockserver.tokens import encoding
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the server; 0 when it was stopped, 2 when it was told something wrong."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments and arguments[0] == "profiles":
+        return list_profiles.main(arguments[1:])
     try:
-        settings = load_settings(sys.argv[1:] if argv is None else argv, os.environ)
+        settings = load_settings(arguments, os.environ)
         set_up_logs(settings)
         encoding()  # a quarter of a second that the first request need not pay
         run_wall(lambda: _serve(settings))

@@ -65,7 +65,13 @@ class NodeSettings:
             )
         if not 0.0 <= self.step_jitter <= 2.0:
             raise ValueError(f"step_jitter must be in [0, 2], got {self.step_jitter}")
-        find_profile(self.profile)
+        config = self.resolve()[1]
+        if config.num_kv_tokens < config.max_model_len:
+            # As vLLM, which will not start where its cache cannot hold one request of the model's full length.
+            raise ValueError(
+                f"a KV pool of {config.num_kv_tokens} tokens ({config.num_blocks} blocks of {config.block_size}) cannot "
+                f"hold one request of max_model_len {config.max_model_len}: lower --max-model-len or give more blocks"
+            )
 
     @property
     def num_ranks(self) -> int:

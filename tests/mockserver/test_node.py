@@ -146,6 +146,7 @@ def test_jitter_is_seeded() -> None:
     [
         ({"block_size": 0}, "block_size must be at least 1, got 0"),
         ({"num_gpu_blocks_override": 1}, "num_gpu_blocks_override must be at least 2, got 1"),
+        ({"num_gpu_blocks_override": 10}, r"a KV pool of 144 tokens \(9 blocks of 16\) cannot hold one request of max"),
         ({"routing_policy": "random"}, "routing_policy must be one of vllm"),
         ({"step_jitter": -1.0}, r"step_jitter must be in \[0, 2\], got -1.0"),
         ({"profile": "h100"}, "unknown profile 'h100'"),

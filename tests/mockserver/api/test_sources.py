@@ -38,7 +38,9 @@ def test_prefix_caching_can_be_switched_off(flag: str) -> None:
 
 
 def test_blocks_given_include_the_one_that_is_never_used() -> None:
-    _, config = load_settings(["--num-gpu-blocks-override", "100", "--block-size", "32"], {}).resolve()
+    _, config = load_settings(
+        ["--num-gpu-blocks-override", "100", "--block-size", "32", "--max-model-len", "2048"], {}
+    ).resolve()
 
     assert (config.num_blocks, config.block_size) == (99, 32)
 
