@@ -17,7 +17,7 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
-from mockserver.api import chat, completions, info
+from mockserver.api import anthropic, chat, completions, info, responses, scale_out
 from mockserver.api.errors import ApiError, Detail, Unauthorized
 from mockserver.api.http import json_response
 from mockserver.api.machine import Machine
@@ -29,19 +29,32 @@ Handler = Callable[[web.BaseRequest, Machine], Awaitable[web.StreamResponse]]
 _ROUTES: dict[str, dict[str, Handler]] = {
     "/v1/chat/completions": {"POST": chat.chat_completions},
     "/v1/completions": {"POST": completions.completions},
+    "/v1/chat/completions/batch": {"POST": scale_out.batch},
+    "/v1/responses": {"POST": responses.responses},
+    "/v1/messages": {"POST": anthropic.messages},
+    "/v1/messages/count_tokens": {"POST": anthropic.count_tokens},
     "/v1/models": {"GET": info.models},
     "/health": {"GET": info.empty},
     "/ping": {"GET": info.empty, "POST": info.empty},
     "/version": {"GET": info.version},
     "/metrics": {"GET": info.metrics},
     "/load": {"GET": info.load},
+    "/kv_event_sources": {"GET": scale_out.kv_event_sources},
     "/tokenize": {"POST": info.tokenize},
     "/detokenize": {"POST": info.detokenize},
+}
+_STORED_RESPONSES: dict[str, Handler] = {"GET": responses.stored_response}
+_SCALE_OUT_ROUTES: dict[str, dict[str, Handler]] = {
+    "/v1/chat/completions/render": {"POST": scale_out.render_chat},
+    "/v1/completions/render": {"POST": scale_out.render_completion},
+    "/inference/v1/generate": {"POST": scale_out.generate},
+    "/inference/v1/abort_requests": {"POST": scale_out.abort_requests},
 }
 _DEV_ROUTES: dict[str, dict[str, Handler]] = {
     "/reset_prefix_cache": {"POST": info.reset_prefix_cache},
     "/is_sleeping": {"GET": info.is_sleeping},
     "/server_info": {"GET": info.server_info},
+    "/abort_requests": {"POST": scale_out.abort_requests},
 }
 _GUARDED_PREFIXES = ("/v1", "/v2", "/inference", "/cohere")
 _UNCOUNTED_PATHS = frozenset(("/metrics", "/health", "/load", "/ping", "/version", "/server_info"))
@@ -55,6 +68,8 @@ class App:
         self.machine = machine
         settings = machine.settings
         self._routes = {**_ROUTES, **(_DEV_ROUTES if settings.dev_mode else {})}
+        for path, methods in _SCALE_OUT_ROUTES.items():
+            self._routes[path] = methods if settings.enable_scale_out else dict.fromkeys(methods, scale_out.disabled)
         self._key_digests = [hashlib.sha256(key.encode()).digest() for key in settings.api_key]
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -81,7 +96,7 @@ class App:
             return response
         except web.HTTPRequestEntityTooLarge as error:
             response = json_response(_too_large(error).body(), status=413)
-        except (ConnectionError, asyncio.CancelledError):
+        except asyncio.CancelledError:
             raise
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
@@ -94,6 +109,8 @@ class App:
     def _handler(self, request: web.BaseRequest) -> Handler:
         path = request.path
         methods = self._routes.get(path)
+        if methods is None and path.startswith("/v1/responses/") and path.count("/") <= 4:
+            methods = _STORED_RESPONSES if not path.endswith("/cancel") else {"POST": responses.stored_response}
         if methods is None:
             other = path[:-1] if path.endswith("/") else f"{path}/"
             if path != "/" and other in self._routes:

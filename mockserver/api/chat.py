@@ -15,9 +15,9 @@ from mockserver.api.checks import check_chat
 from mockserver.api.choices import Choice, bursts, count_finished, ended, new_call_ids, running, timing, together
 from mockserver.api.compose import check_grammar, constraint_of, replies_to
 from mockserver.api.errors import ApiError, unknown_model
-from mockserver.api.http import DONE, EventStream, frame, json_response, read_json
+from mockserver.api.http import DONE, EventStream, frame, json_response, read_body
 from mockserver.api.logprobs import chat_logprobs, prompt_logprobs
-from mockserver.api.machine import Machine, Placement, placement_of
+from mockserver.api.machine import Machine, Placement, load_report, placement_of
 from mockserver.api.prompts import chat_prompt, prompt_text
 from mockserver.api.sampling import Sampling, max_output_tokens, sampling_of
 from mockserver.api.schema import ChatRequest, NamedToolChoice
@@ -38,25 +38,24 @@ class ChatCall:
     envelope: Envelope
     num_prompt_logprobs: int | None
     placement: Placement
+    late_error: ApiError | None
+    """What only the engine finds: a stream has begun by then and carries it as an event."""
 
 
 async def chat_completions(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """Answer one chat request."""
-    call = prepared(await read_json(request), request.headers, machine)
-    late_error = call.sampling.late_error or check_grammar(constraint_of(call.body))
+    call = await read_body(request, lambda data: prepared(data, request.headers, machine))
     if not call.body.stream:
-        if late_error is not None:
-            raise late_error
-        return json_response(await whole_answer(call, machine))
-    stream = EventStream(machine.headers(request))
-    if late_error is not None:
-        await stream.open(request)
-        await stream.send(b"data: %b\n\n" % late_error.body(), DONE)
-        await stream.close()
+        if call.late_error is not None:
+            raise call.late_error
+        return json_response(await _whole_answer(call, machine), headers=load_report(request, machine))
+    if call.late_error is not None:
+        async with machine.event_stream(request) as stream:
+            await stream.send(b"data: %b\n\n" % call.late_error.body(), DONE)
         return stream
-    with running(machine, lambda: _started(call, machine, watch=True)) as choices:
-        await stream.open(request)
-        await _stream_answer(stream, call, choices, machine)
+    with running(machine, lambda: started(call, machine, watch=True)) as choices:
+        async with machine.event_stream(request) as stream:
+            await _stream_answer(stream, call, choices, machine)
     return stream
 
 
@@ -90,6 +89,7 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> ChatCal
         ),
         num_prompt_logprobs=num_prompt_logprobs,
         placement=placement_of(headers, priority=body.priority, session_id=body.session_id),
+        late_error=sampling.late_error or check_grammar(constraint_of(body)),
     )
 
 
@@ -108,7 +108,8 @@ def _check_tool_parser(body: ChatRequest, machine: Machine) -> None:
     raise ApiError(f"tool_choice={shown} requires --tool-call-parser to be set")
 
 
-def _started(call: ChatCall, machine: Machine, *, watch: bool) -> list[Choice]:
+def started(call: ChatCall, machine: Machine, *, watch: bool) -> list[Choice]:
+    """Hand the call's replies to the engine."""
     choices: list[Choice] = []
     for index, reply in enumerate(replies_to(call.body, call.sampling, call.prompt, machine)):
         generation = machine.start(
@@ -135,18 +136,23 @@ def _call_ids(body: ChatRequest, reply: Any) -> list[str]:
     return call_ids
 
 
-async def whole_answer(call: ChatCall, machine: Machine) -> bytes:
-    """The body of an answer that is not streamed."""
-    with running(machine, lambda: _started(call, machine, watch=False)) as choices:
+async def run_to_end(call: ChatCall, machine: Machine) -> list[Choice]:
+    """The call's choices when all of them have ended."""
+    with running(machine, lambda: started(call, machine, watch=False)) as choices:
         await ended(choices, machine)
         count_finished(choices, machine.metrics.requests, max_tokens=call.sampling.limits.max_tokens)
-        delivered_at = machine.clock.now()
+    return choices
+
+
+async def _whole_answer(call: ChatCall, machine: Machine) -> bytes:
+    choices = await run_to_end(call, machine)
+    delivered_at = machine.clock.now()
     body = call.body
-    rows = [_whole_choice(call, choice, machine) for choice in choices]
+    rows = [whole_choice(call, choice, machine) for choice in choices]
     return chat_body(
         call.envelope,
         rows,
-        _usage(call, choices, machine),
+        usage_of(call, choices, machine),
         prompt_logprobs=(
             None if call.num_prompt_logprobs is None else prompt_logprobs(call.prompt, call.num_prompt_logprobs)
         ),
@@ -156,7 +162,8 @@ async def whole_answer(call: ChatCall, machine: Machine) -> bytes:
     )
 
 
-def _whole_choice(call: ChatCall, choice: Choice, machine: Machine) -> dict[str, Any]:
+def whole_choice(call: ChatCall, choice: Choice, machine: Machine) -> dict[str, Any]:
+    """One choice of a whole answer."""
     body = call.body
     view = chat_view(choice.reply, choice.call_ids, parallel=body.parallel_tool_calls is not False)
     is_named = isinstance(body.tool_choice, NamedToolChoice)
@@ -193,7 +200,6 @@ def _whole_choice(call: ChatCall, choice: Choice, machine: Machine) -> dict[str,
 
 async def _stream_answer(stream: EventStream, call: ChatCall, choices: list[Choice], machine: Machine) -> None:
     builder = ChatStream(call.envelope, _stream_options(call, machine))
-    books = machine.metrics.requests
     is_open = False
 
     async def send_choice(choice: Choice) -> None:
@@ -212,8 +218,7 @@ async def _stream_answer(stream: EventStream, call: ChatCall, choices: list[Choi
     await together([lambda choice=choice: send_choice(choice) for choice in choices])  # type: ignore[misc]
     if len(choices) > 1:
         await stream.send_framed(_ending(call, choices, machine))
-    count_finished(choices, books, max_tokens=call.sampling.limits.max_tokens)
-    await stream.close()
+    count_finished(choices, machine.metrics.requests, max_tokens=call.sampling.limits.max_tokens)
 
 
 def _ending(call: ChatCall, choices: list[Choice], machine: Machine) -> list[bytes]:
@@ -222,7 +227,7 @@ def _ending(call: ChatCall, choices: list[Choice], machine: Machine) -> list[byt
     if not include_usage:
         return frame((DONE,))
     extension = None if call.body.replayrig is None else timing(choices, machine.clock.now())
-    return frame((final_chunk(call.envelope, KIND, _usage(call, choices, machine), extension), DONE))
+    return frame((final_chunk(call.envelope, KIND, usage_of(call, choices, machine), extension), DONE))
 
 
 def _stream_options(call: ChatCall, machine: Machine) -> StreamOptions:
@@ -255,7 +260,8 @@ def _wanted_usage(body: ChatRequest, machine: Machine) -> tuple[bool, bool]:
     return True, bool(options.continuous_usage_stats)
 
 
-def _usage(call: ChatCall, choices: list[Choice], machine: Machine) -> Usage:
+def usage_of(call: ChatCall, choices: list[Choice], machine: Machine) -> Usage:
+    """The answer's tokens, as far as this server tells."""
     with_details = machine.settings.enable_prompt_tokens_details or call.body.replayrig is not None
     first = choices[0].generation
     return Usage(

@@ -108,9 +108,12 @@ async def together(loops: Sequence[Callable[[], Any]]) -> None:
     if len(loops) == 1:
         await loops[0]()
         return
-    async with asyncio.TaskGroup() as group:
-        for loop in loops:
-            group.create_task(loop())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for loop in loops:
+                group.create_task(loop())
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
 
 
 def timing(choices: Sequence[Choice], delivered_at: float) -> dict[str, Any]:

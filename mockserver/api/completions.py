@@ -15,9 +15,9 @@ from mockserver.api.checks import check_completion
 from mockserver.api.choices import Choice, bursts, count_finished, ended, running, timing, together
 from mockserver.api.compose import check_grammar, constraint_of, replies_to
 from mockserver.api.errors import ApiError, unknown_model
-from mockserver.api.http import DONE, EventStream, frame, json_response, read_json
+from mockserver.api.http import DONE, EventStream, frame, json_response, read_body
 from mockserver.api.logprobs import completion_logprobs, prompt_logprobs
-from mockserver.api.machine import Machine, Placement, placement_of
+from mockserver.api.machine import Machine, Placement, load_report, placement_of
 from mockserver.api.prompts import completion_prompts
 from mockserver.api.sampling import Sampling, max_output_tokens, sampling_of
 from mockserver.api.schema import CompletionRequest
@@ -51,25 +51,24 @@ class CompletionCall:
 
 async def completions(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """Answer one completion request."""
-    call = _prepared(await read_json(request), request.headers, machine)
+    call = await read_body(request, lambda data: prepared(data, request.headers, machine))
     late_error = call.samplings[0].late_error or check_grammar(constraint_of(call.body))
     if not call.body.stream:
         if late_error is not None:
             raise late_error
-        return json_response(await _whole_answer(call, machine))
-    stream = EventStream(machine.headers(request))
+        return json_response(await _whole_answer(call, machine), headers=load_report(request, machine))
     if late_error is not None:
-        await stream.open(request)
-        await stream.send(b"data: %b\n\n" % late_error.body(), DONE)
-        await stream.close()
+        async with machine.event_stream(request) as stream:
+            await stream.send(b"data: %b\n\n" % late_error.body(), DONE)
         return stream
     with running(machine, lambda: _started(call, machine, watch=True)) as choices:
-        await stream.open(request)
-        await _stream_answer(stream, call, choices, machine)
+        async with machine.event_stream(request) as stream:
+            await _stream_answer(stream, call, choices, machine)
     return stream
 
 
-def _prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> CompletionCall:
+def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> CompletionCall:
+    """Check a body in vLLM's order, and find its prompts and limits."""
     if isinstance(data, dict):
         check_completion(data)
     body = CompletionRequest.parse(data)
@@ -130,11 +129,17 @@ def _started(call: CompletionCall, machine: Machine, *, watch: bool) -> list[Cho
     return choices
 
 
-async def _whole_answer(call: CompletionCall, machine: Machine) -> bytes:
+async def run_to_end(call: CompletionCall, machine: Machine) -> list[Choice]:
+    """The call's choices when all of them have ended."""
     with running(machine, lambda: _started(call, machine, watch=False)) as choices:
         await ended(choices, machine)
         _count(call, choices, machine)
-        delivered_at = machine.clock.now()
+    return choices
+
+
+async def _whole_answer(call: CompletionCall, machine: Machine) -> bytes:
+    choices = await run_to_end(call, machine)
+    delivered_at = machine.clock.now()
     extension = None if call.body.replayrig is None else timing(choices, delivered_at)
     rows = [_whole_choice(call, choice) for choice in choices]
     return completion_body(call.envelope, rows, _usage(call, choices, machine), extension=extension)
@@ -187,7 +192,6 @@ async def _stream_answer(stream: EventStream, call: CompletionCall, choices: lis
     if len(choices) > 1:
         await stream.send_framed(frame(_ending(call, choices, machine)))
     _count(call, choices, machine)
-    await stream.close()
 
 
 def _ending(call: CompletionCall, choices: list[Choice], machine: Machine) -> list[bytes]:

@@ -6,15 +6,20 @@ together in one write, because the write is what costs.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 import orjson
 from aiohttp import HttpVersion11, web
 from aiohttp.helpers import rfc822_formatted_time
 
 from mockserver.api.errors import ApiError, InvalidBody
+from mockserver.clock import WallClock
+
+T = TypeVar("T")
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -25,6 +30,16 @@ def json_response(body: bytes, *, status: int = 200, headers: Mapping[str, str] 
     response = web.Response(body=body, status=status, headers=headers)
     response.headers["Content-Type"] = "application/json"
     return response
+
+
+async def read_body(request: web.BaseRequest, parse: Callable[[Any], T]) -> T:
+    """``parse`` of the request's JSON body, or vLLM's complaint about it."""
+    data = await read_json(request)
+    try:
+        return parse(data)
+    except InvalidBody:
+        # orjson takes integers that do not fit into 64 bits for floats: complain about what the client really sent.
+        return parse(_leniently_parsed(await request.read()))
 
 
 async def read_json(request: web.BaseRequest) -> Any:
@@ -72,6 +87,8 @@ class EventStream(web.StreamResponse):
         self.headers["Content-Type"] = "text/event-stream; charset=utf-8"
         self.headers.update(headers)
         self.is_chunked = True
+        self.comments_clock: WallClock | None = None
+        self.written_at = 0.0
 
     async def open(self, request: web.BaseRequest) -> None:
         """Send the headers, at once: before queueing, before the first token."""
@@ -94,6 +111,43 @@ class EventStream(web.StreamResponse):
     async def close(self) -> None:
         """End the stream."""
         await self.write_eof(b"0\r\n\r\n" if self.is_chunked else b"")
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write, and remember when: silence is what comments break."""
+        if self.comments_clock is not None:
+            self.written_at = self.comments_clock.now()
+        await super().write(data)
+
+    async def comment_when_silent(self, interval_s: float) -> None:
+        """Send a comment after every ``interval_s`` real seconds without an event, for proxies that lose patience."""
+        clock = self.comments_clock = WallClock()
+        due_at = interval_s
+        while True:
+            await clock.sleep_until(due_at)
+            due_at = self.written_at + interval_s
+            if due_at <= clock.now():
+                await self.send(KEEP_ALIVE)
+                due_at = clock.now() + interval_s
+
+
+@asynccontextmanager
+async def event_stream(
+    request: web.BaseRequest, headers: Mapping[str, str], *, comment_interval_s: float = 0.0
+) -> AsyncIterator[EventStream]:
+    """An open stream, ended on leaving; a client that goes away ends it quietly."""
+    stream = EventStream(headers)
+    comments = None
+    try:
+        await stream.open(request)
+        if comment_interval_s:
+            comments = asyncio.create_task(stream.comment_when_silent(comment_interval_s))
+        yield stream
+        await stream.close()
+    except ConnectionError:
+        pass
+    finally:
+        if comments is not None:
+            comments.cancel()
 
 
 def frame(events: Iterable[bytes]) -> list[bytes]:

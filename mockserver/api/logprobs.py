@@ -52,11 +52,12 @@ def completion_logprobs(
 
 
 def prompt_logprobs(prompt: bytes, num_top: int) -> list[dict[str, Any] | None]:
-    """``prompt_logprobs``: nothing for the first token, then the token itself and the likeliest one."""
+    """``prompt_logprobs``: nothing for the first token, then the token itself and ``num_top`` likelier ones."""
     rows: list[dict[str, Any] | None] = [None]
     for token_id in unpack(prompt)[1:]:
         row = {str(token_id): {"logprob": _logprob(token_id, 1), "rank": 2, "decoded_token": _text(token_id)}}
-        for rank, one in enumerate(_alternatives(token_id + 1, num_top), start=1):
+        likelier = [_neighbour(token_id, step) for step in range(1, num_top + 1)]
+        for rank, one in enumerate(likelier, start=1):
             row.setdefault(str(one), {"logprob": _logprob(one, 0), "rank": rank, "decoded_token": _text(one)})
         rows.append(row)
     return rows

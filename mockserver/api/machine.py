@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import secrets
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from aiohttp import web
 
 from mockserver.api.errors import ApiError, engine_busy
+from mockserver.api.http import EventStream, event_stream
 from mockserver.api.metrics import Metrics
 from mockserver.api.replies import Reply
 from mockserver.api.settings import ServerSettings
@@ -52,6 +55,22 @@ def _number(text: str | None, default: int | None) -> int | None:
         return default
 
 
+def load_report(request: web.BaseRequest, machine: Machine) -> dict[str, str]:
+    """The header with the machine's load, for balancers that ask for it (ORCA)."""
+    wanted = request.headers.get("endpoint-load-metrics-format", "").lower()
+    if wanted not in ("text", "json"):
+        return {}
+    snapshot = machine.driver.snapshot()
+    load = {
+        "num_requests_waiting": float(snapshot.num_waiting),
+        "kv_cache_usage_perc": snapshot.num_used_blocks / snapshot.num_blocks,
+    }
+    if wanted == "json":
+        return {"endpoint-load-metrics": f"JSON {json.dumps({'named_metrics': load})}"}
+    named = ", ".join(f"named_metrics.{name}={value}" for name, value in load.items())
+    return {"endpoint-load-metrics": f"TEXT {named}"}
+
+
 class Machine:
     """One engine with its driver, and what is needed to talk about it in vLLM's dialect."""
 
@@ -91,6 +110,11 @@ class Machine:
         if self.settings.enable_request_id_headers:
             headers["x-request-id"] = request.headers.get("X-Request-Id") or secrets.token_hex(16)
         return headers
+
+    def event_stream(self, request: web.BaseRequest) -> AbstractAsyncContextManager[EventStream]:
+        """An open stream of events as the answer to ``request``."""
+        interval_s = self.settings.sse_keep_alive_interval
+        return event_stream(request, self.headers(request), comment_interval_s=interval_s)
 
     def check_admission(self, num_new: int) -> None:
         """Refuse a request when the server holds as many as it may."""

@@ -27,6 +27,39 @@ _FINISH_REASONS = ("stop", "length", "abort", "error", "repetition")
 _GAUGES = frozenset(
     ("num_running", "num_waiting", "num_waiting_tokens", "num_blocks", "num_used_blocks", "num_cached_blocks")
 )
+_CACHE_CONFIG: dict[str, object] = {
+    "_block_size_resolved": True,
+    "cache_dtype": "auto",
+    "cache_hit_alignment_tokens": None,
+    "enable_mamba_shared_prefix_checkpoint": False,
+    "gpu_memory_utilization": 0.92,
+    "hash_block_size": None,
+    "is_attention_free": False,
+    "kv_cache_dtype_skip_layers": [],
+    "kv_cache_layout": None,
+    "kv_cache_memory_bytes": None,
+    "kv_offloading_backend": "native",
+    "kv_offloading_size": None,
+    "kv_sharing_fast_prefill": False,
+    "mamba_block_size": None,
+    "mamba_cache_dtype": "auto",
+    "mamba_cache_mode": "none",
+    "mamba_page_size_padded": None,
+    "mamba_ssm_cache_dtype": "auto",
+    "num_cpu_blocks": None,
+    "num_gpu_blocks_override": None,
+    "prefix_cache_retention_interval": 0,
+    "prefix_caching_hash_algo": "sha256",
+    "prefix_match_unit": None,
+    "replayssm_buffer_len": 16,
+    "skip_page_size_padded": None,
+    "sliding_window": None,
+    "swa_bounded_replay": True,
+    "use_kda_recoverssm": False,
+    "use_replayssm": False,
+    "user_specified_block_size": True,
+}
+"""Labels of ``cache_config_info`` that this machine has no opinion on: vLLM's defaults."""
 _REQUEST_HISTOGRAMS = (
     ("request_prompt_tokens", "Number of prefill tokens processed.", "prompt_tokens"),
     ("request_generation_tokens", "Number of generation tokens processed.", "generation_tokens"),
@@ -145,19 +178,14 @@ class Metrics(Collector):
     def _cache_config(self) -> Metric:
         config = self._config
         labels = {
+            **_CACHE_CONFIG,
             "engine": "0",
             "block_size": config.block_size,
-            "cache_dtype": "auto",
+            "effective_attention_block_size": config.block_size,
             "enable_prefix_caching": config.enable_prefix_caching,
-            "gpu_memory_utilization": 0.92,
-            "is_attention_free": False,
             "kv_cache_max_concurrency": config.num_kv_tokens / config.max_model_len,
             "kv_cache_size_tokens": config.num_kv_tokens,
-            "num_cpu_blocks": None,
             "num_gpu_blocks": config.num_blocks + 1,
-            "num_gpu_blocks_override": None,
-            "prefix_caching_hash_algo": "sha256",
-            "sliding_window": None,
         }
         family = GaugeMetricFamily(
             "vllm:cache_config_info", "Information of the LLMEngine CacheConfig", labels=list(labels)

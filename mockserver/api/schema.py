@@ -24,14 +24,16 @@ Seed = Annotated[int, Field(ge=_INT64_MIN, le=_INT64_MAX)] | None
 TokenId = Annotated[int, Field(ge=0)]
 
 
-class _Model(BaseModel):
+class RequestModel(BaseModel):
+    """A request's body. Its subclasses' names are left out of the locations of errors, as vLLM's are."""
+
     model_config = ConfigDict(extra="ignore", protected_namespaces=())
 
     @classmethod
     def parse(cls, data: Any) -> Self:
         """``data`` as an instance, or the 400 that vLLM answers."""
         try:
-            return cls.model_validate(data)
+            return cls.model_validate(data, from_attributes=True)
         except ValidationError as error:
             raise invalid_body(error, unnamed=_model_names()) from None
 
@@ -39,33 +41,33 @@ class _Model(BaseModel):
 @functools.cache
 def _model_names() -> frozenset[str]:
     """vLLM wraps its models (not its typed dictionaries), which hides their names in the locations of errors."""
-    return frozenset(model.__name__ for model in _Model.__subclasses__())
+    return frozenset(model.__name__ for model in RequestModel.__subclasses__())
 
 
-class JsonSchemaResponseFormat(_Model):
+class JsonSchemaResponseFormat(RequestModel):
     name: str
     description: str | None = None
     json_schema: dict[str, Any] | None = Field(default=None, alias="schema")
     strict: bool | None = None
 
 
-class ResponseFormat(_Model):
+class ResponseFormat(RequestModel):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchemaResponseFormat | None = None
 
 
-class StructuralTagResponseFormat(_Model):
+class StructuralTagResponseFormat(RequestModel):
     type: Literal["structural_tag"]
     format: Any
 
 
-class LegacyStructuralTag(_Model):
+class LegacyStructuralTag(RequestModel):
     begin: str
     structural_tag_schema: dict[str, Any] | None = Field(default=None, alias="schema")
     end: str
 
 
-class LegacyStructuralTagResponseFormat(_Model):
+class LegacyStructuralTagResponseFormat(RequestModel):
     type: Literal["structural_tag"]
     structures: list[LegacyStructuralTag]
     triggers: list[str]
@@ -74,12 +76,12 @@ class LegacyStructuralTagResponseFormat(_Model):
 AnyResponseFormat = ResponseFormat | StructuralTagResponseFormat | LegacyStructuralTagResponseFormat
 
 
-class StreamOptions(_Model):
+class StreamOptions(RequestModel):
     include_usage: bool | None = False
     continuous_usage_stats: bool | None = False
 
 
-class StructuredOutputs(_Model):
+class StructuredOutputs(RequestModel):
     json_: str | dict[str, Any] | None = Field(default=None, alias="json")
     regex: str | None = None
     choice: list[str] | None = None
@@ -91,7 +93,7 @@ class StructuredOutputs(_Model):
     structural_tag: str | None = None
 
 
-class FunctionDefinition(_Model):
+class FunctionDefinition(RequestModel):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -99,7 +101,7 @@ class FunctionDefinition(_Model):
     defer_loading: bool | None = None
 
 
-class ToolParam(_Model):
+class ToolParam(RequestModel):
     type: Literal["function"] = "function"
     function: FunctionDefinition
     defer_loading: bool | None = None
@@ -117,16 +119,16 @@ else:
     Tools = Annotated[list[ToolParam], WrapValidator(_checked_tools)]
 
 
-class NamedFunction(_Model):
+class NamedFunction(RequestModel):
     name: str
 
 
-class NamedToolChoice(_Model):
+class NamedToolChoice(RequestModel):
     function: NamedFunction
     type: Literal["function"] = "function"
 
 
-class ChatRequest(_Model):
+class ChatRequest(RequestModel):
     """``POST /v1/chat/completions``."""
 
     messages: Messages
@@ -194,7 +196,7 @@ class ChatRequest(_Model):
     replayrig: Script | None = None
 
 
-class CompletionRequest(_Model):
+class CompletionRequest(RequestModel):
     """``POST /v1/completions``."""
 
     model: str | None = None
@@ -247,21 +249,21 @@ class CompletionRequest(_Model):
     replayrig: Script | None = None
 
 
-class Script(_Model):
+class Script(RequestModel):
     """What the model is to say: this server's own field, which a real vLLM ignores."""
 
     reply: dict[str, Any] | None = None
     num_output_tokens: Annotated[int, Field(ge=1)] | None = None
 
 
-class TokenizeCompletionRequest(_Model):
+class TokenizeCompletionRequest(RequestModel):
     model: str | None = None
     prompt: str
     add_special_tokens: bool = True
     return_token_strs: bool | None = False
 
 
-class TokenizeChatRequest(_Model):
+class TokenizeChatRequest(RequestModel):
     model: str | None = None
     messages: Messages
     add_generation_prompt: bool = True
@@ -273,7 +275,7 @@ class TokenizeChatRequest(_Model):
     tools: Tools | None = None
 
 
-class DetokenizeRequest(_Model):
+class DetokenizeRequest(RequestModel):
     model: str | None = None
     tokens: list[Annotated[int, Field(ge=0, le=_INT64_MAX)]]
 

@@ -1,0 +1,239 @@
+"""vLLM's endpoints around completions: batches of conversations, rendering, tokens in and out, aborting by id."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import orjson
+from aiohttp import web
+from pydantic import Field
+
+from mockserver.api.bodies import Usage, chat_body, dumped
+from mockserver.api.chat import ChatCall, prepared, run_to_end, whole_choice
+from mockserver.api.completions import prepared as prepared_completion
+from mockserver.api.completions import run_to_end as run_completion
+from mockserver.api.errors import ApiError, BadParameter
+from mockserver.api.http import json_response, read_body, read_json
+from mockserver.api.machine import Machine
+from mockserver.api.messages import Messages
+from mockserver.api.sampling import Sampling
+from mockserver.api.schema import RequestModel
+from mockserver.tokens import num_tokens, unpack
+
+
+class BatchChatRequest(RequestModel):
+    """``POST /v1/chat/completions/batch``; the other fields are the chat endpoint's."""
+
+    messages: Annotated[list[Annotated[Messages, Field(min_length=1)]], Field(min_length=1)]
+    n: int | None = 1
+
+
+async def batch(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """Several conversations in one request: a choice for each."""
+    data = await read_body(request, _checked_batch)
+    rest = {key: value for key, value in data.items() if key != "messages"}
+    calls = [prepared({**rest, "messages": one}, request.headers, machine) for one in data["messages"]]
+    ended = [(await run_to_end(call, machine))[0] for call in calls]
+    rows = []
+    for index, (call, choice) in enumerate(zip(calls, ended, strict=True)):
+        row = whole_choice(call, choice, machine)
+        row["index"] = index
+        rows.append(row)
+    usage = Usage(
+        num_prompt_tokens=sum(num_tokens(call.prompt) for call in calls),
+        num_output_tokens=sum(choice.generation.num_output_tokens for choice in ended),
+    )
+    return json_response(chat_body(calls[0].envelope, rows, usage))
+
+
+def _checked_batch(data: Any) -> dict[str, Any]:
+    if isinstance(data, dict) and data.get("n", 1) not in (None, 1):
+        raise BadParameter(
+            "Batch chat completions do not support `n > 1`. Please set `n` to 1.", parameter="n", value=data["n"]
+        )
+    BatchChatRequest.parse(data)
+    return dict(data)
+
+
+async def disabled(_request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:
+    """What the endpoints below answer unless the server was told to serve them."""
+    raise ApiError(
+        "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them.",
+        status=403,
+        type="PermissionDeniedError",
+    )
+
+
+async def render_chat(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """The prompt that a chat request becomes."""
+    call = await read_body(request, lambda data: prepared(data, request.headers, machine))
+    return json_response(dumped(_rendered_chat(call, machine)))
+
+
+async def render_completion(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """The prompts that a completion request becomes."""
+    call = await read_body(request, lambda data: prepared_completion(data, request.headers, machine))
+    rows = [
+        _rendered(
+            call.request_id,
+            prompt,
+            _shown_sampling(sampling, is_chat=False),
+            machine,
+            priority=call.placement.priority,
+            cache_salt=call.body.cache_salt,
+        )
+        for prompt, sampling in zip(call.prompts, call.samplings, strict=True)
+    ]
+    return json_response(dumped(rows))
+
+
+def _rendered_chat(call: ChatCall, machine: Machine) -> dict[str, Any]:
+    row = _rendered(
+        call.request_id,
+        call.prompt,
+        _shown_sampling(call.sampling, is_chat=True),
+        machine,
+        priority=call.placement.priority,
+        cache_salt=call.body.cache_salt,
+    )
+    if machine.settings.reasoning_parser:
+        row["reasoning_ended"] = False
+        kwargs = {
+            "cohere_format": "cmd4",
+            "add_generation_prompt": call.body.add_generation_prompt,
+            "continue_final_message": call.body.continue_final_message,
+        }
+        row["reasoning_parser_kwargs"] = {"chat_template_kwargs": kwargs}
+    return row
+
+
+def _rendered(
+    request_id: str,
+    prompt: bytes,
+    sampling: Mapping[str, Any],
+    machine: Machine,
+    *,
+    priority: int,
+    cache_salt: str | None,
+) -> dict[str, Any]:
+    return {
+        "request_id": request_id,
+        "token_ids": unpack(prompt),
+        "token_offsets": None,
+        "features": None,
+        "content_parts": None,
+        "sampling_params": sampling,
+        "model": machine.model_names[0],
+        "reasoning_ended": None,
+        "reasoning_parser_kwargs": None,
+        "return_token_ids": None,
+        "output_mode": "tokens",
+        "stream": False,
+        "stream_options": None,
+        "cache_salt": cache_salt,
+        "priority": priority,
+        "kv_transfer_params": None,
+        "ec_transfer_params": None,
+    }
+
+
+def _shown_sampling(sampling: Sampling, *, is_chat: bool) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "repetition_penalty": 1.0,
+        "temperature": 0.0 if sampling.is_greedy else 1.0,
+    }
+    if not sampling.is_greedy:
+        shown |= {"top_p": 1.0, "min_p": 0.0}
+    shown |= {"stop": list(sampling.limits.stop), "stop_token_ids": sorted(sampling.limits.stop_token_ids)}
+    shown["max_tokens"] = sampling.limits.max_tokens
+    if is_chat:
+        shown["skip_special_tokens"] = False
+    return shown | {"output_kind": 2, "skip_clone": True, "bad_words": [], "skip_reading_prefix_cache": False}
+
+
+class GenerateRequest(RequestModel):
+    """``POST /inference/v1/generate``."""
+
+    request_id: str | None = None
+    token_ids: Annotated[list[int], Field(min_length=1)]
+    sampling_params: dict[str, Any] = Field(default_factory=dict)
+    model: str | None = None
+    stream: bool | None = False
+    cache_salt: str | None = None
+    priority: int = 0
+
+
+async def generate(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """Tokens in, tokens out."""
+    body = await read_body(request, GenerateRequest.parse)
+    if body.stream:
+        raise ApiError("Streaming is not served by this mock", status=501, type="NotImplementedError")
+    data = {
+        **body.sampling_params,
+        "model": body.model,
+        "prompt": body.token_ids,
+        "request_id": body.request_id,
+        "cache_salt": body.cache_salt,
+        "priority": body.priority,
+    }
+    call = prepared_completion(data, request.headers, machine)
+    choices = await run_completion(call, machine)
+    usage = Usage(
+        num_prompt_tokens=len(body.token_ids),
+        num_output_tokens=sum(choice.generation.num_output_tokens for choice in choices),
+        num_cached_tokens=(
+            choices[0].generation.num_cached_tokens if machine.settings.enable_prompt_tokens_details else None
+        ),
+    )
+    rows = [
+        {
+            "index": choice.index,
+            "finish_reason": choice.finish_reason,
+            "stop_reason": choice.reply.stop_reason,
+            "token_ids": unpack(choice.reply.token_ids),
+            "routed_experts": None,
+            "sampling_mask": None,
+            "weight_versions": [{"version": "default", "start": 0, "end": num_tokens(choice.reply.token_ids)}],
+            "logprobs": None,
+        }
+        for choice in choices
+    ]
+    answer = {
+        "request_id": f"generate-tokens-{body.request_id or secrets.token_hex(8)}",
+        "model": machine.model_names[0],
+        "created": call.envelope.created,
+        "usage": usage.whole(),
+        "prompt_logprobs": None,
+        "prompt_token_id_logprobs": None,
+        "prompt_token_ids": None,
+        "mm_placeholders": None,
+        "metrics": None,
+        "kv_transfer_params": None,
+        "ec_transfer_params": None,
+        "output_mode": "tokens",
+        "choices": rows,
+    }
+    return json_response(dumped(answer))
+
+
+async def abort_requests(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """Abort requests by the ids that their answers carry; all of them if none is named."""
+    data = await read_json(request)
+    if not isinstance(data, dict):
+        raise ApiError("Request body must be a JSON object", type="Bad Request")
+    names = data.get("request_ids")
+    named = [str(name) for name in names] if isinstance(names, list) else []
+    live = list(machine.live_request_ids)
+    for request_id in live:
+        if not named or any(request_id.startswith(name) for name in named):
+            machine.driver.abort(request_id)
+    return json_response(orjson.dumps({"status": "aborted", "aborted": len(named or live)}))
+
+
+async def kv_event_sources(_request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:
+    """Where KV events are published: nowhere."""
+    return json_response(b"{}")

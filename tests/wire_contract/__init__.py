@@ -1,0 +1,1 @@
+"""Replays recorded exchanges with a real vLLM against this server and says where the answers differ."""

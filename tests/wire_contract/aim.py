@@ -1,0 +1,105 @@
+"""Requests that speak of the model's own output or vocabulary, re-aimed at this server's.
+
+A client that sends ``stop: ["ome"]`` has seen the recorded model say "ome", and ``logit_bias: {"2": 100}`` names that
+model's end of text. Sent to another model as they are, such requests would ask for something else. Each change is made
+here, by one of the rules below, and nothing else of a request is touched.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from mockserver.api.sampling import VOCABULARY_SIZE
+from mockserver.tokens import SPECIAL_TOKENS
+from tests.wire_contract.exchange import Answer, Exchange
+
+RECORDED_EOS = "2"
+RECORDED_VOCABULARY = 8192
+RECORDED_UNKNOWN_TOKEN = 99_999
+OUR_UNKNOWN_TOKEN = 199_999
+
+Ask = Callable[[dict[str, Any]], Awaitable[Answer]]
+
+
+async def aimed(exchange: Exchange, ask: Ask) -> Any:
+    """The body to send for ``exchange``; ``ask`` sends a trial request."""
+    body = exchange.sent.body
+    if not isinstance(body, dict):
+        return body
+    body = copy.deepcopy(body)
+    _name_our_tokens(body)
+    if exchange.answer.status != 200 or ("messages" not in body and "prompt" not in body):
+        return body
+    if body.get("stop") or body.get("stop_token_ids"):
+        await _stop_at_our_words(exchange, body, ask)
+    elif _is_constrained(body) and _was_cut(exchange):
+        await _cut_our_reply(body, ask)
+    return body
+
+
+def unaimed(answer: Answer) -> Answer:
+    """An answer with our vocabulary's numbers replaced by the recorded one's, where error texts show them."""
+    if answer.status == 200 or answer.body is None:
+        return answer
+    text = answer.body.replace(str(OUR_UNKNOWN_TOKEN), str(RECORDED_UNKNOWN_TOKEN))
+    text = text.replace(f"Vocabulary size: {VOCABULARY_SIZE}", f"Vocabulary size: {RECORDED_VOCABULARY}")
+    return Answer(status=answer.status, headers=answer.headers, body=text, lines=answer.lines)
+
+
+def _name_our_tokens(body: dict[str, Any]) -> None:
+    """Token ids: the end of text by its id here, and an id that is unknown there by one that is unknown here."""
+    bias = body.get("logit_bias")
+    if isinstance(bias, str):  # the recording shortened it: a ban on whitespace
+        del body["logit_bias"]
+    elif isinstance(bias, dict):
+        names = {RECORDED_EOS: str(SPECIAL_TOKENS["<|im_end|>"]), str(RECORDED_UNKNOWN_TOKEN): str(OUR_UNKNOWN_TOKEN)}
+        body["logit_bias"] = {names.get(key, key): value for key, value in bias.items()}
+    prompt = body.get("prompt")
+    if isinstance(prompt, list):
+        body["prompt"] = [OUR_UNKNOWN_TOKEN if one == RECORDED_UNKNOWN_TOKEN else one for one in prompt]
+
+
+async def _stop_at_our_words(exchange: Exchange, body: dict[str, Any], ask: Ask) -> None:
+    """A stop string or token that the recorded reply ran into: one that ours runs into."""
+    if "stop" not in (exchange.answer.body or "".join(exchange.answer.lines or ())).partition("finish_reason")[2]:
+        return
+    free = {
+        key: value for key, value in body.items() if key not in ("stop", "stop_token_ids", "stream", "stream_options")
+    }
+    choice = json.loads((await ask({**free, "return_token_ids": True})).body or "{}")["choices"][0]
+    text = choice["text"] if "text" in choice else choice["message"]["content"]
+    middle = len(text) // 2
+    if body.get("stop"):
+        stop = text[middle : middle + 3]
+        body["stop"] = [stop] if isinstance(body["stop"], list) else stop
+    else:
+        body["stop_token_ids"] = [choice["token_ids"][len(choice["token_ids"]) // 2]]
+
+
+def _is_constrained(body: dict[str, Any]) -> bool:
+    response_format = body.get("response_format") or {}
+    return bool(
+        body.get("structured_outputs")
+        or response_format.get("type") in ("json_object", "json_schema")
+        or (body.get("tools") and body.get("tool_choice") not in (None, "none", "auto"))
+        or (body.get("tools") and "tool_choice" not in body)
+    )
+
+
+def _was_cut(exchange: Exchange) -> bool:
+    text = exchange.answer.body or "".join(exchange.answer.lines or ())
+    return '"finish_reason":"length"' in text
+
+
+async def _cut_our_reply(body: dict[str, Any], ask: Ask) -> None:
+    """A constrained reply that the recorded model could not bring to its end within max_tokens: ours is cut as well.
+
+    A random model pads JSON with whitespace for ever; how many tokens an answer takes is the model's doing.
+    """
+    free = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
+    usage = json.loads((await ask(free)).body or "{}")["usage"]
+    if usage["completion_tokens"] < body["max_tokens"]:
+        body["max_tokens"] = max(1, usage["completion_tokens"] - 6)
