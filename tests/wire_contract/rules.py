@@ -309,7 +309,7 @@ def _without_words(event: Any) -> Any:
 
 OWN_METRICS = "replayrig:"
 TRAFFIC_METRICS = ("http_",)
-"""Families whose series come with the traffic: their types are compared, and the labels of what is there."""
+"""Families whose series come with the traffic: their types are compared, and the label names of what is there."""
 
 
 def metrics_difference(recorded: str, ours: str) -> str | None:
@@ -322,12 +322,12 @@ def metrics_difference(recorded: str, ours: str) -> str | None:
         if metric_type != our_type:
             return f"metric {name} is a {metric_type}, ours a {our_type}"
         if name.startswith(TRAFFIC_METRICS):
-            labels, our_labels = ({frozenset(one) - {"le"} for one in rows} for rows in (series, our_series))
+            labels, our_labels = ({tuple(name for name, _ in one) for one in rows} for rows in (series, our_series))
             if labels and our_labels and labels != our_labels:
                 return f"metric {name}: labels {labels}, ours {our_labels}"
         elif odd := {_fixed(one) for one in series} ^ {_fixed(one) for one in our_series}:
             return f"metric {name}: series on one side only: {sorted(odd)[:4]}"
-    extra = [name for name in own if name not in theirs and not name.startswith(OWN_METRICS)]
+    extra = [name for name in own if name not in theirs and not name.startswith((OWN_METRICS, *TRAFFIC_METRICS))]
     return f"metrics that vLLM does not have: {extra}" if extra else None
 
 
