@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from loadgen import architectures
+from loadgen.abilities import Abilities
 from loadgen.architectures import Architecture
+from loadgen.context_policy import ContextPolicy, ContextPolicyName
+from loadgen.harness import BatchWindow, Harness
+from loadgen.sandboxes import GB, SandboxPool
+from loadgen.tool_layer import ToolLayer, WorkerPool
+from loadgen.tools import ToolTimes
 from mockserver.node_settings import NodeSettings
 from mockserver.node_settings import setting as _setting
 
@@ -26,12 +33,43 @@ class AgentSettings(NodeSettings):
     chain_stages: int = _setting(4, "chain: how many stages a task has")
     hierarchy_depth: int = _setting(2, "hierarchical: levels of managers")
     hierarchy_width: int = _setting(3, "hierarchical: how many report to one manager, at most")
+    # -- what a prompt holds ---------------------------------------------------------------------------------------
+    tool_schemas: Literal["separate", "shared"] = _setting(
+        "separate", "separate: an agent has its own tools; shared: all of the task's, in the same order"
+    )
+    context_policy: ContextPolicyName = _setting(  # noqa: RUF009  (a field, as all the others)
+        "none", "what happens to a history over --context-tokens: truncate, window, keep-prefix or summarise"
+    )
+    context_tokens: int = _setting(16_384, "tokens of a prompt from which on the context policy works")
+    summary_tokens: int = _setting(500, "length of a summary that stands for a history")
+    # -- what the model can do -------------------------------------------------------------------------------------
+    model_abilities: bool = _setting(
+        True, "repeat tool calls that the profile's model gets wrong (where the machine is ours)"
+    )
+    # -- what lies beneath the calls -------------------------------------------------------------------------------
+    tool_latency: Literal["exponential", "recorded", "domains"] = _setting(
+        "exponential",
+        "how long tools take: drawn; as recorded where the recording says; drawn for each tool domain",
+    )
+    tool_latency_mean: float = _setting(0.6, "mean seconds of an exponential tool latency")
+    tool_overheads: bool = _setting(False, "let parsing (1-5 ms), serialising (1-3 ms) and injecting take time")
+    tool_workers: int | None = _setting(None, "workers for tools that take a CPU; default: as many as needed")
+    gpu_tool_workers: int | None = _setting(None, "workers for the tools of --gpu-tools; default: as many as needed")
+    gpu_tools: tuple[str, ...] = _setting((), "tool domains whose tools take a GPU")
+    tool_timeout: float | None = _setting(None, "seconds after which a tool is given up; default: never")
+    tool_failure_rate: float = _setting(0.0, "share of tool executions that fail")
+    tool_retries: int = _setting(2, "how often a tool is tried again before the model has to ask again")
+    sandboxes: bool = _setting(False, "boot a sandbox for each session")
+    max_sandboxes: int | None = _setting(None, "sandboxes at once, at most")
+    max_sandbox_memory: float | None = _setting(None, "GB of all sandboxes together, at most")
+    batch_window: float | None = _setting(None, "seconds within which calls that are due wait for each other")
 
     def __post_init__(self) -> None:
         NodeSettings.__post_init__(self)
         for name in ("chain_stages", "hierarchy_depth", "hierarchy_width"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        self.harness(is_our_model=False)  # each of its parts checks what it is told
 
     def find_architecture(self, name: str | None = None) -> Architecture:
         """The architecture ``name``, by default the run's, as these settings have it."""
@@ -41,6 +79,62 @@ class AgentSettings(NodeSettings):
             hierarchy_depth=self.hierarchy_depth,
             hierarchy_width=self.hierarchy_width,
         )
+
+    def tool_times(self) -> ToolTimes:
+        """How long tools take."""
+        return ToolTimes(
+            seed=self.seed,
+            mean_s=self.tool_latency_mean,
+            recorded=self.tool_latency == "recorded",
+            by_domain=self.tool_latency == "domains",
+        )
+
+    def harness(self, *, is_our_model: bool) -> Harness:
+        """What agents run in, for one run. ``is_our_model``: the machine is the profile's, and so are its abilities."""
+        return Harness(
+            context_policy=None
+            if self.context_policy == "none"
+            else ContextPolicy(
+                name=self.context_policy, max_tokens=self.context_tokens, summary_tokens=self.summary_tokens
+            ),
+            shares_tools=self.tool_schemas == "shared",
+            abilities=self._abilities() if is_our_model and self.model_abilities else None,
+            tools=self._tool_layer(),
+            sandboxes=SandboxPool(
+                seed=self.seed,
+                most_sandboxes=self.max_sandboxes,
+                most_memory_bytes=None if self.max_sandbox_memory is None else self.max_sandbox_memory * GB,
+            )
+            if self.sandboxes or self.max_sandboxes is not None or self.max_sandbox_memory is not None
+            else None,
+            batch_window=None if self.batch_window is None else BatchWindow(window_s=self.batch_window),
+        )
+
+    def _abilities(self) -> Abilities | None:
+        profile, _ = self.resolve()
+        if profile.tool_call_accuracy >= 1.0 and profile.max_tools is None:
+            return None
+        return Abilities(tool_call_accuracy=profile.tool_call_accuracy, max_tools=profile.max_tools, seed=self.seed)
+
+    def _tool_layer(self) -> ToolLayer | None:
+        asked_for = (
+            self.tool_overheads,
+            self.tool_workers is not None,
+            self.gpu_tool_workers is not None,
+            self.tool_timeout is not None,
+            self.tool_failure_rate > 0,
+        )
+        layer = ToolLayer(
+            times=self.tool_times(),
+            has_overheads=self.tool_overheads,
+            cpu_pool=None if self.tool_workers is None else WorkerPool(self.tool_workers),
+            gpu_pool=None if self.gpu_tool_workers is None else WorkerPool(self.gpu_tool_workers),
+            gpu_domains=frozenset(self.gpu_tools),
+            timeout_s=self.tool_timeout,
+            failure_rate=self.tool_failure_rate,
+            num_retries=self.tool_retries,
+        )
+        return layer if any(asked_for) else None
 
     def compared_architectures(self) -> Iterator[str]:
         """The names in ``architectures``, ``all`` spelt out."""

@@ -30,10 +30,6 @@ class Settings(AgentSettings):
     prefix_cache: tuple[str, ...] = _setting(
         ("off", "on"), "the prefix cache's states to compare: off, on", only="experiment"
     )
-    tool_latency: Literal["exponential", "recorded"] = _setting(
-        "exponential", "how long tools take: drawn, or as recorded where the recording says"
-    )
-    tool_latency_mean: float = _setting(0.6, "mean seconds of a drawn tool latency")
     # -- at what pace ----------------------------------------------------------------------------------------------
     max_concurrency: int | None = _setting(None, "tasks at work at once, at most; default: all of them")
     # -- against what ----------------------------------------------------------------------------------------------
@@ -69,8 +65,6 @@ class Settings(AgentSettings):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
-        if self.tool_latency_mean < 0:
-            raise ValueError(f"tool_latency_mean must be at least 0, got {self.tool_latency_mean}")
         if self.sample_period is not None and not self.sample_period > 0:
             raise ValueError(f"sample_period must be more than 0, got {self.sample_period}")
         if not self.is_in_process and self.target != OWN_MOCK and not _is_url(self.target):

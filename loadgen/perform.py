@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,12 +15,12 @@ from loadgen.architectures import assumptions
 from loadgen.config import OWN_MOCK, Settings
 from loadgen.context import Conversation, system_message, tool_texts, user_message
 from loadgen.doors import Door
+from loadgen.harness import Harness
 from loadgen.live import LiveView
 from loadgen.own_mock import own_mock
 from loadgen.recorder import Recorder
 from loadgen.run import first_of, replay
 from loadgen.server_view import ServerView, TargetError, new_session
-from loadgen.tools import ToolTimes
 from loadgen.transports.http import Target
 from loadgen.transports.inprocess import build_machine
 from mockserver.clock import Clock, VirtualClock, WallClock, cpu_seconds, real_seconds, run_virtual, run_wall
@@ -32,7 +32,7 @@ Summarize = Callable[..., dict[str, Any]]
 """``reports.summary.summarize``, handed in by the command line: the load generator only records."""
 
 _SAMPLE_PERIOD_S = 0.5
-_SAMPLE_PERIOD_REAL_S = 0.2
+_SAMPLE_PERIOD_REAL_S = 0.4
 """Over HTTP a look at the server costs a request: not more often than this in real time."""
 
 
@@ -69,6 +69,7 @@ class Performance:
     recorder: Recorder | None = None
     complete: bool = False
     server_lag: Lag | None = None
+    harness: Harness = field(default_factory=Harness)
 
     async def in_virtual_time(self, clock: VirtualClock) -> None:
         """The run in process, waiting for nothing."""
@@ -116,6 +117,7 @@ class Performance:
             self.view.start(recorder, clock)
             recorder.on_record = self.view.tick
         tasks = self.workload.trajectories
+        self.harness = settings.harness(is_our_model=settings.is_in_process or settings.target == OWN_MOCK)
         try:
             await replay(
                 tasks,
@@ -125,11 +127,8 @@ class Performance:
                 transport=door.transport,
                 look=door.look,
                 recorder=recorder,
-                tool_times=ToolTimes(
-                    seed=settings.seed,
-                    mean_s=settings.tool_latency_mean,
-                    recorded=settings.tool_latency == "recorded",
-                ),
+                tool_times=settings.tool_times(),
+                harness=self.harness,
                 max_model_len=door.max_model_len,
                 max_concurrency=settings.max_concurrency,
                 sample_period_s=self._sample_period_s(None if settings.is_virtual else clock.rate),
@@ -248,7 +247,7 @@ def _finish(
         # What reached the client counts, where it is known: the server's own figure is a part of it.
         server_lag=None if lags else performance.server_lag,
         digest=recorder.digest(),
-        notes={**header.notes, **_notes(recorder)},
+        notes={**header.notes, **_notes(recorder), **performance.harness.notes()},
     )
     records = {
         "calls": recorder.calls,

@@ -44,6 +44,16 @@ def fitted(conversation: Conversation, *, num_output_tokens: int, limit: int) ->
     return Conversation(tools=conversation.tools, messages=messages), num_removed
 
 
+def message_tokens(message: Message) -> int:
+    """No fewer tokens than ``message`` has, and a few more at most."""
+    return _measure((), (message,), _count)
+
+
+def tools_tokens(tools: Sequence[str]) -> int:
+    """The same of the tools."""
+    return _measure(tools, (), _count)
+
+
 def _at_most(conversation: Conversation) -> int:
     """No fewer tokens than ``conversation`` has; only messages that are new are looked at."""
     if conversation.num_measured == 0:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from loadgen import recut
 from loadgen.architectures import Architecture
 from loadgen.call import Transport
+from loadgen.harness import Harness
 from loadgen.recorder import Recorder
 from loadgen.session import CallFailed, Session
 from loadgen.tools import ToolTimes
@@ -38,8 +40,10 @@ async def replay(
     sample_period_s: float,
     max_model_len: int | None = None,
     is_open_loop: bool = False,
+    harness: Harness | None = None,
 ) -> None:
     """Do ``tasks``, the k-th not before ``arrives_at[k]`` (seconds from now), and record all that happens."""
+    harness = harness or Harness()
     num_slots = max_concurrency or max(len(tasks), 1)
     slots = asyncio.Semaphore(num_slots)
     started_at = clock.now()
@@ -54,10 +58,14 @@ async def replay(
             tool_times=tool_times,
             recorder=recorder,
             max_model_len=max_model_len,
+            harness=harness,
+            shared_tools=recut.all_tools(task) if harness.shares_tools else (),
         )
         error: str | None = None
         try:
-            await architecture(task, session)
+            async with harness.sandbox(task.task_id, clock) as is_booted:
+                session.ready_at = clock.now() if is_booted else None
+                await architecture(task, session)
         except* CallFailed as failed:
             error = str(first_of(failed))
         finally:

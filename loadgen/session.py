@@ -7,8 +7,9 @@ An architecture never sees the clock, the transport or the records; it sees a ``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from loadgen.abilities import error_text
 from loadgen.call import Call, Completion, Transport
 from loadgen.context import (
     Conversation,
@@ -21,10 +22,14 @@ from loadgen.context import (
     user_message,
     with_text,
 )
+from loadgen.context_policy import ASK_FOR_A_SUMMARY, ContextPolicy
+from loadgen.harness import Harness
 from loadgen.recorder import Recorder
 from loadgen.room import fitted
+from loadgen.tool_layer import ToolLayer, failure_text
 from loadgen.tools import ToolTimes
 from mockserver.clock import Clock
+from mockserver.filler import filler
 from traces.prompt_size import reply_tokens
 from traces.record import CallRecord, ToolRecord
 from traces.trajectory import ToolCall, ToolSchema, Turn
@@ -47,6 +52,11 @@ class Session:
     recorder: Recorder
     max_model_len: int | None = None
     """The model's context, where it is known: histories are kept within it."""
+    harness: Harness = field(default_factory=Harness)
+    shared_tools: tuple[ToolSchema, ...] = ()
+    """Given to every agent that has tools, before its own."""
+    ready_at: float | None = None
+    """When its sandbox had booted; None: it needs none."""
     ended_at: float = 0.0
     """The latest of anything that ended so far."""
     num_calls: int = 0
@@ -62,6 +72,10 @@ class Session:
         starts_at: float | None = None,
     ) -> Agent:
         """A new agent of this task; ``role`` tells it from the others. It is due at once, or at ``starts_at``."""
+        if tools and self.shared_tools:
+            tools = tuple(dict.fromkeys((*self.shared_tools, *tools)))
+        if starts_at is None:
+            starts_at = self.started_at if self.ready_at is None else self.ready_at
         conversation = Conversation(tools=tool_texts(tuple(tools)))
         if system_prompt:
             conversation.add(system_message(system_prompt))
@@ -69,7 +83,7 @@ class Session:
             agent_id=f"{self.task_id}/{role}",
             session=self,
             conversation=conversation,
-            due_at=self.started_at if starts_at is None else starts_at,
+            due_at=starts_at,
         )
         self.agents.append(agent)
         return agent
@@ -123,8 +137,11 @@ class Agent:
             self.recorded_hashes = turn.prompt.hashes_after(self.recorded_hashes)
             text = text_of_recorded_prompt(turn.prompt, self.recorded_hashes)
             self.conversation = Conversation(messages=[user_message(text)])
-        elif turn.user_message is not None:
-            self.hear(turn.user_message)
+        else:
+            if turn.user_message is not None:
+                self.hear(turn.user_message)
+            if self.session.harness.context_policy is not None:
+                await self._keep_to(self.session.harness.context_policy)
         turn = with_text(turn, f"{self.agent_id}#{self.index}")
         reply = assistant_message(turn)
         num_output_tokens = reply_tokens(turn)
@@ -139,6 +156,9 @@ class Agent:
         if not turn.tool_calls:
             return
         session = self.session
+        if session.harness.tools is not None:
+            await self._use_layer(session.harness.tools, turn)
+            return
         started_at = self.due_at
         records = []
         for call in turn.tool_calls:
@@ -153,9 +173,58 @@ class Agent:
         self.last_result = turn.tool_calls[-1].result
 
     async def take_turn(self, turn: Turn) -> None:
-        """One model call and the tools it asks for."""
+        """One model call and the tools it asks for; where the model gets a call wrong, once more."""
+        abilities = self.session.harness.abilities
+        if abilities is not None:
+            for wrong in abilities.wrong_tries(self.session.task_id, turn, num_tools=len(self.conversation.tools)):
+                await self.say(replace(wrong, user_message=turn.user_message), is_overhead=True)
+                turn = replace(turn, user_message=None)
+                for call in wrong.tool_calls:
+                    self.receive(call.call_id, error_text(call), at=self.due_at)
         await self.say(turn)
         await self.use_tools(turn)
+
+    async def _use_layer(self, layer: ToolLayer, turn: Turn, *, is_last_chance: bool = False) -> None:
+        """Run the tools that ``turn`` asked for through ``layer``; those that fail are asked for once more."""
+        session = self.session
+        asked_at = self.due_at
+        records, failed = [], []
+        for call in turn.tool_calls:
+            done = layer.run(session.task_id, call, asked_at=asked_at, is_last_chance=is_last_chance)
+            records.append(self._tool_record(call, asked_at, done.answered_at, is_failed=done.is_failed))
+            self.receive(call.call_id, failure_text(call) if done.is_failed else call.result, at=done.answered_at)
+            if done.is_failed:
+                failed.append(replace(call, call_id=f"{call.call_id}-again"))
+        await session.clock.sleep_until(self.due_at)
+        for record in records:
+            session.recorder.tool(record)
+        session.num_tool_calls += len(records)
+        session.ended(self.due_at)
+        self.last_result = turn.tool_calls[-1].result
+        if failed:
+            again = Turn(tool_calls=tuple(failed))
+            await self.say(again, is_overhead=True)
+            await self._use_layer(layer, again, is_last_chance=True)
+
+    async def _keep_to(self, policy: ContextPolicy) -> None:
+        """Make the history as short as ``policy`` wants it, which may take a call."""
+        harness = self.session.harness
+        if policy.summarises:
+            if not policy.is_worth_a_summary(self.conversation):
+                return
+            before = self.conversation
+            self.conversation = Conversation(tools=before.tools, messages=list(before.messages))
+            self.conversation.add(user_message(ASK_FOR_A_SUMMARY))
+            summary = filler(f"summary/{self.agent_id}/{self.index}", policy.summary_tokens)
+            reply = Turn(content=summary)
+            self._make_room(reply_tokens(reply))
+            await self._call(assistant_message(reply), reply_tokens(reply), is_overhead=True)
+            self.conversation = policy.summarised(before, summary)
+            harness.num_summaries += 1
+            return
+        shorter = policy.cut(self.conversation)
+        harness.num_cuts += shorter is not self.conversation
+        self.conversation = shorter
 
     def _grow(self, message: Message) -> None:
         self.conversation.add(message)
@@ -171,6 +240,9 @@ class Agent:
 
     async def _call(self, reply: Message, num_output_tokens: int, *, is_overhead: bool) -> None:
         session = self.session
+        if session.harness.batch_window is not None:
+            self.due_at = session.harness.batch_window.release_at(self.due_at)
+            await session.clock.sleep_until(self.due_at)
         call = Call(
             call_id=f"{self.agent_id}#{self.index}",
             task_id=session.task_id,
@@ -218,7 +290,9 @@ class Agent:
             chunk_at=completion.chunk_at,
         )
 
-    def _tool_record(self, call: ToolCall, started_at: float, ended_at: float) -> ToolRecord:
+    def _tool_record(
+        self, call: ToolCall, started_at: float, ended_at: float, *, is_failed: bool = False
+    ) -> ToolRecord:
         return ToolRecord(
             task_id=self.session.task_id,
             agent_id=self.agent_id,
@@ -227,5 +301,5 @@ class Agent:
             domain=call.domain,
             started_at=started_at,
             ended_at=ended_at,
-            is_error=call.is_error,
+            is_error=call.is_error or is_failed,
         )
