@@ -293,6 +293,7 @@ class Metrics(Collector):
             )
             for handler, (num_values, total) in table.items():
                 sizes.add_metric([handler], int(num_values), total)
+                sizes.add_sample(f"{sizes.name}_created", {"handler": handler}, self._created_at)
             yield sizes
         yield self._histogram(
             "http_request_duration_highr_seconds",
