@@ -63,3 +63,30 @@ _LONGEST_FIRST = sorted([*MCP_SERVERS, LOCAL], key=len, reverse=True)
 def toolathlon_domain(tool_name: str) -> str:
     """The server of a Toolathlon tool: the longest server name that starts it; ``local`` where none does."""
     return next((server for server in _LONGEST_FIRST if tool_name.startswith(server)), LOCAL)
+
+
+_CODING_TOOLS = {
+    "terminal": "bash bash_command bashoutput cmd exec exec_command execute_bash execute_command execute_ipython_cell"
+    " ipython killbash killshell local_shell python run run_command run_in_terminal run_ipython run_shell_command"
+    " shell shell_command terminal write_stdin",
+    "filesystem": "apply_patch create create_file edit edit_file file_editor find_file glob glob_file_search grep"
+    " grep_search insert list_dir list_directory ls multiedit notebookedit open open_file read read_file"
+    " read_many_files replace scroll_down scroll_up search_dir search_file str_replace_based_edit_tool"
+    " str_replace_editor undo_edit view write write_file",
+    "web": "browse browse_interactive browser click fetch fetch_url get_document goto google_web_search navigate search"
+    " visit_url web_fetch web_search webfetch websearch",
+}
+_DOMAIN_BY_TOOL = {name: domain for domain, names in _CODING_TOOLS.items() for name in names.split()}
+
+
+def domain_of(tool_name: str) -> str:
+    """The domain of a tool of any agent: its MCP server, or what a well-known name stands for, else ``local``."""
+    if tool_name.startswith("mcp__"):
+        return tool_name.split("__")[1] or LOCAL
+    server, dot, _ = tool_name.partition(".")
+    if dot and server and server not in {"functions", "tools", "default_api"}:
+        return server.lower()
+    known = next((name for name in _LONGEST_FIRST if tool_name.startswith(f"{name}-")), None)
+    if known is not None:
+        return known
+    return _DOMAIN_BY_TOOL.get(tool_name.rpartition(".")[2].lower(), LOCAL)

@@ -2,7 +2,7 @@
 
 A trajectory is one task. Its turns follow each other; a turn is one model call and the tool work that came
 after it. A turn that spawned subagents carries them in ``spawns``: they run in parallel, and the next turn
-starts when all have ended (the join).
+starts when all have ended (the join), but for those in the background.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Subagent:
     tools: tuple[ToolSchema, ...] = ()
     delay_s: float = 0.0
     """From the end of the spawning call to the subagent's first call."""
+    is_background: bool = False
+    """Nobody waits for it: the spawning agent's next turn does not join it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,7 @@ class Turn:
     delay_s: float | None = None
     """From the end of what this call waited for to its start (tools, think time), where recorded.
 
-    It waits for the previous call, and for the subagents which that one spawned.
+    It waits for the previous call, and for the subagents which that one spawned (but for those in the background).
     """
     spawns: tuple[Subagent, ...] = ()
 

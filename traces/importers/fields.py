@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from traces.importers.log import BadRecord
@@ -76,3 +77,27 @@ def kind_of(value: Any) -> str:
         return "a boolean"
     names = {dict: "an object", list: "a list", str: "a string", int: "a number", float: "a number"}
     return names.get(type(value), type(value).__name__)
+
+
+def get_time(record: Any, key: str) -> float | None:
+    """``record[key]`` as seconds since 1970: an ISO 8601 text, or a number of seconds, ms, us or ns."""
+    value = get(record, key)
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+            return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+        except (ValueError, OverflowError):
+            value = _as_float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e20:
+        return None
+    for unit, from_here in ((1e9, 1e17), (1e6, 1e14), (1e3, 1e11)):  # 1e11 s is the year 5138, 1e11 ms is 1973
+        if abs(value) >= from_here:
+            return value / unit
+    return float(value)
+
+
+def _as_float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from traces.jsonl import TraceError
 
@@ -18,6 +19,8 @@ class ImportLog:
 
     strict: bool = False
     """Raise TraceError at the first record that would be skipped."""
+    paths: frozenset[Path] = frozenset()
+    """All files of this import: a file may be read with another one."""
     num_files: int = 0
     num_skipped_by_reason: Counter[str] = field(default_factory=Counter)
     first_skipped_by_reason: dict[str, str] = field(default_factory=dict)

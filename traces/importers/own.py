@@ -20,5 +20,5 @@ def recognises(value: Any) -> bool:
 
 def read(source: Source, log: ImportLog) -> Iterator[Trajectory]:
     """The trajectories of ``source``; a damaged line is not skipped, because we wrote it."""
-    for number, line in source.lines(log.skip):
-        yield parse_trajectory_line(line, where=f"{source.name}:{number}")
+    for where, line in source.lines(log.skip):
+        yield parse_trajectory_line(line, where=where)

@@ -6,6 +6,7 @@ import functools
 import glob
 import gzip
 import importlib
+import itertools
 import json
 import lzma
 import shutil
@@ -34,6 +35,8 @@ class Source:
     name: str
     """As a person would find it again."""
     path: Path
+    is_named: bool = True
+    """False where it was found in a folder: then it need not be a recording."""
     keep: object = None
     """What has to live as long as the file may be read."""
 
@@ -54,61 +57,94 @@ class Source:
             raise TraceError(f"{self.name}: {error.strerror}") from None
 
     @functools.cached_property
-    def is_lines(self) -> bool:
-        """Whether it holds one JSON value a line, rather than one value in all."""
-        return any(isinstance(value, dict | list) for value in self._first_lines())
+    def layout(self) -> str:
+        """How the JSON values stand in it: ``lines``, one ``document``, or ``blocks`` with other text between."""
+        lines = list(self._first_lines())
+        if any(_is_container(line) for line in lines):
+            return "lines"
+        start = b"".join(lines).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        return "document" if start in (b"{", b"[") else "blocks"
 
     @functools.cached_property
     def first_value(self) -> Any:
-        """The first JSON value in it; None where there is none."""
-        for value in self._first_lines():
-            if isinstance(value, dict | list):
-                return value
-        return next((value for _, value in self.values(skip=lambda where, reason: None)), None)
+        """The first JSON value in it that is an object or a list; None where there is none."""
+        values = (value for _, value in self.values(skip=lambda where, reason: None))
+        return next((value for value in values if isinstance(value, dict | list)), None)
+
+    @functools.cached_property
+    def first_line(self) -> str:
+        """Its first line, at most 4 KiB of it."""
+        return next(self._first_lines(), b"")[:4096].decode("utf-8", "replace").strip("\ufeff\r\n")
+
+    def companion(self, name: str) -> Any:
+        """The JSON value in the file ``name`` (or packed, ``name.*``) beside it; None where there is none."""
+        for path in sorted(self.path.parent.glob(f"{glob.escape(name)}*")):
+            return Source(name=str(path), path=path).first_value
+        return None
+
+    def siblings(self) -> list[Path]:
+        """The other files in its folder, at most 200 of them."""
+        others = (path for path in sorted(self.path.parent.iterdir()) if path != self.path and path.is_file())
+        return list(itertools.islice(others, 200))
 
     def values(self, skip: Callable[[str, str], None]) -> Iterator[tuple[str, Any]]:
         """(where, value) of each JSON value; what is not JSON goes to ``skip`` as (where, reason)."""
-        if self.is_lines:
-            for number, line in self.lines(skip):
-                try:
-                    yield f"{self.name}:{number}", parse_json(line)
-                except ValueError as error:
-                    skip(f"{self.name}:{number}", f"not JSON: {error}")
-            return
-        with self._reading(), self.open() as file:
-            document = file.read(MAX_DOCUMENT_BYTES + 1)
-        if len(document) > MAX_DOCUMENT_BYTES:
-            skip(self.name, f"longer than {MAX_DOCUMENT_BYTES >> 20} MiB without being JSON lines")
-            return
-        try:
-            yield self.name, parse_json(document)
-        except ValueError as error:
-            skip(self.name, f"not JSON: {error}")
+        if self.layout == "document":
+            texts = self._document(skip)
+        else:
+            texts = self.lines(skip) if self.layout == "lines" else self._blocks(skip)
+        for where, text in texts:
+            try:
+                yield where, parse_json(text)
+            except ValueError as error:
+                skip(where, f"not JSON: {error}")
 
-    def lines(self, skip: Callable[[str, str], None]) -> Iterator[tuple[int, bytes]]:
-        """(number, line) of each line that is not blank."""
+    def lines(self, skip: Callable[[str, str], None]) -> Iterator[tuple[str, bytes]]:
+        """(where, line) of each line that is not blank."""
         number = 0
         with self._reading(), self.open() as file:
             while line := file.readline(MAX_LINE_BYTES):
                 number += 1
+                where = f"{self.name}:{number}"
                 if len(line) >= MAX_LINE_BYTES and not line.endswith(b"\n"):
-                    skip(f"{self.name}:{number}", f"a line longer than {MAX_LINE_BYTES >> 20} MiB")
+                    skip(where, f"a line longer than {MAX_LINE_BYTES >> 20} MiB")
                     while line and not line.endswith(b"\n"):
                         line = file.readline(MAX_LINE_BYTES)
-                elif line.strip():
-                    yield number, line
+                elif not line.isspace():
+                    yield where, line
 
-    def _first_lines(self) -> Iterator[Any]:
-        """The values of the first lines, where they are JSON values."""
+    def _document(self, skip: Callable[[str, str], None]) -> Iterator[tuple[str, bytes]]:
+        """The whole file; as ``blocks`` if it holds several values."""
+        with self._reading(), self.open() as file:
+            text = file.read(MAX_DOCUMENT_BYTES + 1)
+        if len(text) > MAX_DOCUMENT_BYTES:
+            skip(self.name, f"longer than {MAX_DOCUMENT_BYTES >> 20} MiB without being JSON lines")
+            return
+        yield self.name, text
+
+    def _blocks(self, skip: Callable[[str, str], None]) -> Iterator[tuple[str, bytes]]:
+        """Objects printed over several lines, each from a line ``{`` to a line ``}``, whatever stands between."""
+        first = ""
+        block: list[bytes] = []
+        num_bytes = 0
+        for where, line in self.lines(skip):
+            bare = line.rstrip()
+            if not block and bare != b"{":
+                continue
+            first = first if block else where
+            block.append(line)
+            num_bytes += len(line)
+            if bare == b"}" or num_bytes > MAX_LINE_BYTES:
+                yield first, b"".join(block)
+                block, num_bytes = [], 0
+
+    def _first_lines(self) -> Iterator[bytes]:
         with self._reading(), self.open() as file:
             for _ in range(5):
                 line = file.readline(MAX_LINE_BYTES)
                 if not line or len(line) >= MAX_LINE_BYTES:
                     return
-                try:
-                    yield parse_json(line)
-                except ValueError:
-                    continue
+                yield line
 
     def _reading(self) -> _Reading:
         return _Reading(self.name)
@@ -128,6 +164,13 @@ class _Reading:
             raise TraceError(f"{self._name}: cannot be read: {error}") from None
 
 
+def _is_container(line: bytes) -> bool:
+    try:
+        return isinstance(parse_json(line), dict | list)
+    except ValueError:
+        return False
+
+
 def find_sources(patterns: Iterable[str]) -> Iterator[Source]:
     """The files that ``patterns`` name: paths, folders (everything in them), globs, ``-`` for stdin."""
     for pattern in patterns:
@@ -139,7 +182,7 @@ def find_sources(patterns: Iterable[str]) -> Iterator[Source]:
             for file in sorted(path.rglob("*")):
                 hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
                 if file.is_file() and not hidden:
-                    yield Source(name=str(file), path=file)
+                    yield Source(name=str(file), path=file, is_named=False)
         elif path.exists():
             yield Source(name=pattern, path=path)
         else:

@@ -14,6 +14,7 @@ from typing import Any
 from traces.domains import toolathlon_domain
 from traces.importers.chat import read_conversation, schemas_of
 from traces.importers.fields import get, get_list, get_text
+from traces.importers.groups import read_each
 from traces.importers.log import BadRecord, ImportLog
 from traces.importers.sources import Source, parse_json
 from traces.trajectory import Trajectory
@@ -31,12 +32,7 @@ def recognises(value: Any) -> bool:
 
 def read(source: Source, log: ImportLog) -> Iterator[Trajectory]:
     """The trajectories of ``source``; what cannot be used goes to ``log``."""
-    for where, value in source.values(log.skip):
-        for record in value if isinstance(value, list) else [value]:
-            try:
-                yield read_record(record, log)
-            except BadRecord as error:
-                log.skip(where, str(error))
+    yield from read_each(source, log, read_record)
 
 
 def read_record(record: Any, log: ImportLog) -> Trajectory:

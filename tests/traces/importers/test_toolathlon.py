@@ -114,7 +114,7 @@ def test_bad_rows_are_skipped_with_file_line_and_reason(tmp_path: Path) -> None:
 
     reasons = {reason: where.rpartition(":")[2] for reason, where in log.first_skipped_by_reason.items()}
     assert reasons["'messages' must be a list, got a number"] == "3"
-    assert reasons["no assistant message in it"] == "4"
+    assert reasons["no answer of a model in it"] == "4"
     assert log.num_skipped == 3
 
 
