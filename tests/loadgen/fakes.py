@@ -8,6 +8,7 @@ from typing import Any
 
 from loadgen.architectures import Architecture
 from loadgen.call import Call, Completion
+from loadgen.harness import Harness
 from loadgen.recorder import Recorder
 from loadgen.run import replay
 from loadgen.tools import ToolTimes
@@ -89,6 +90,7 @@ def replay_virtually(
     tool_times: ToolTimes | None = None,
     is_open_loop: bool = False,
     fail: Callable[[Call], str | None] = lambda _: None,
+    harness: Harness | None = None,
 ) -> tuple[Recorder, FakeTransport]:
     """Replay ``tasks`` against a transport that takes one second a call."""
     recorder = Recorder()
@@ -108,6 +110,7 @@ def replay_virtually(
             max_concurrency=max_concurrency,
             sample_period_s=1.0,
             is_open_loop=is_open_loop,
+            harness=harness,
         )
 
     run_virtual(main)
