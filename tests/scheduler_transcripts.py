@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mockserver.engine.batch import Batch
 from mockserver.engine.chains import ChainTable
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.request import Request
-from mockserver.engine.scheduler import Batch, Scheduler
+from mockserver.engine.scheduler import Scheduler
 from mockserver.tokens import pack
 
 Row = dict[str, Any]

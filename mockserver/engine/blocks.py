@@ -16,36 +16,7 @@ after d.
 from __future__ import annotations
 
 from mockserver.engine.chains import BlockPath
-
-
-class Span:
-    """Blocks ``start`` (inclusive) to ``end`` (exclusive) of one chain, all in the same state."""
-
-    __slots__ = ("chain", "end", "is_duplicate", "newer", "num_holders", "older", "start")
-
-    def __init__(self, chain: CachedChain | None, start: int, end: int, num_holders: int) -> None:
-        self.chain = chain
-        self.start = start
-        self.end = end
-        self.num_holders = num_holders
-        self.is_duplicate = False
-        # Neighbours in the free queue; meaningful while nobody holds the span.
-        self.older: Span = self
-        self.newer: Span = self
-
-
-class CachedChain:
-    """What is cached of one chain: spans in order, without a hole from ``start`` to ``end``."""
-
-    __slots__ = ("chain_id", "duplicates", "end", "spans", "start")
-
-    def __init__(self, chain_id: int, start: int) -> None:
-        self.chain_id = chain_id
-        self.start = start
-        self.end = start
-        self.spans: list[Span] = []
-        self.duplicates: dict[int, list[Span]] = {}
-        """Further copies of a block, by depth, oldest first; each is a span of one block."""
+from mockserver.engine.spans import CachedChain, Span, link_before, unlink
 
 
 class BlockTable:
@@ -129,7 +100,7 @@ class BlockPool:
                 if span.end > last:
                     self._split(chain, index, last)
                 if span.num_holders == 0:
-                    _unlink(span)
+                    unlink(span)
                     self.num_free -= span.end - span.start
                 span.num_holders += 1
         table.num_blocks = num_hits
@@ -221,7 +192,7 @@ class BlockPool:
         head.end = at
         chain.spans.insert(index + 1, tail)
         if head.num_holders == 0:
-            _link_before(head, tail)
+            link_before(head, tail)
 
     def _release(self, chain: CachedChain, index: int, span: Span) -> None:
         """One holder less; the last one puts the span at the back of the free queue."""
@@ -239,7 +210,7 @@ class BlockPool:
             last.start = span.start  # evicted one after the other, tail first: one span again
             del chain.spans[index]
         else:
-            _link_before(self._queue, span)
+            link_before(self._queue, span)
 
     def _free_one_by_one(self, chain: CachedChain, table: BlockTable, start: int, end: int) -> None:
         """Free blocks of a chain some of which are this request's own copies of blocks that are cached already."""
@@ -251,7 +222,7 @@ class BlockPool:
                 depth -= 1
                 own.num_holders -= 1
                 self.num_free += 1
-                _link_before(self._queue, own)
+                link_before(self._queue, own)
                 continue
             index = next(i for i in range(len(spans) - 1, -1, -1) if spans[i].start < depth)
             span = spans[index]
@@ -268,7 +239,7 @@ class BlockPool:
             copies.remove(span)
             if not copies:
                 del chain.duplicates[span.start]
-            _unlink(span)
+            unlink(span)
             num_taken = 1
         elif chain.duplicates:
             self._evict_original(chain, span)
@@ -279,7 +250,7 @@ class BlockPool:
             span.end -= num_taken
             chain.end = span.end
             if span.end == span.start:
-                _unlink(span)
+                unlink(span)
                 chain.spans.pop()
         self.num_evicted += num_taken
         if not chain.spans and not chain.duplicates:
@@ -292,7 +263,7 @@ class BlockPool:
         depth = span.end
         position = chain.spans.index(span) + 1
         if span.end == span.start:
-            _unlink(span)
+            unlink(span)
             position -= 1
             del chain.spans[position]
         copies = chain.duplicates.get(depth)
@@ -332,16 +303,3 @@ class BlockPool:
                 assert all(copy.is_duplicate for copy in copies)
                 num_held += sum(copy.num_holders > 0 for copy in copies)
         assert num_held + self.num_free == self.num_blocks, "every block is held or free"
-
-
-def _unlink(span: Span) -> None:
-    span.older.newer = span.newer
-    span.newer.older = span.older
-
-
-def _link_before(newer: Span, span: Span) -> None:
-    """Put ``span`` into the free queue so that it is evicted just before ``newer``."""
-    span.newer = newer
-    span.older = newer.older
-    newer.older.newer = span
-    newer.older = span

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
+from mockserver.engine.batch import Batch
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.cost import BatchShape, StepCost
+from mockserver.engine.quiet import max_quiet_steps, take_quiet_steps
 from mockserver.engine.request import Request
-from mockserver.engine.scheduler import Batch, Scheduler
+from mockserver.engine.scheduler import Scheduler
 
 
 class RequestTooLongError(ValueError):
@@ -201,7 +203,7 @@ class Engine:
         first_end = at + self._last_duration_s if in_flight is None else in_flight.ends_at
         if first_end > until:
             return at
-        max_steps = scheduler.max_quiet_steps()
+        max_steps = max_quiet_steps(scheduler)
         if not max_steps:
             return at
         num_seqs = len(scheduler.running)
@@ -217,7 +219,7 @@ class Engine:
                 shape.num_decode_context_tokens += num_seqs
                 num_taken += 1
             self._busy_until = max(self._busy_until, at)
-            scheduler.take_quiet_steps(num_taken)
+            take_quiet_steps(scheduler, num_taken)
         else:
             while num_taken < max_steps and in_flight.ends_at <= until:
                 at = in_flight.starts_at = in_flight.ends_at
@@ -228,7 +230,7 @@ class Engine:
                     first_end = at
             self._busy_until = in_flight.ends_at
             prompts_done = in_flight.batch.prompts_done
-            in_flight.batch = scheduler.take_quiet_steps(num_taken)
+            in_flight.batch = take_quiet_steps(scheduler, num_taken)
             _note_first_tokens(prompts_done, first_end)
         return at
 

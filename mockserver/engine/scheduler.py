@@ -11,31 +11,13 @@ A request samples a token in the step in which computed reaches the end.
 
 from __future__ import annotations
 
-import heapq
-from collections import OrderedDict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from mockserver.engine.batch import Batch
 from mockserver.engine.blocks import BlockPool
 from mockserver.engine.config import EngineConfig
-from mockserver.engine.cost import BatchShape
 from mockserver.engine.request import Request, Status
-
-
-@dataclass(eq=False, slots=True)
-class Batch:
-    """What one step computes."""
-
-    num_tokens_by_request: dict[Request, int] = field(default_factory=dict)
-    """Scheduled tokens, in the scheduler's own order."""
-    sampling: list[Request] = field(default_factory=list)
-    """Requests that get a token when the step ends."""
-    admitted: list[Request] = field(default_factory=list)
-    resumed: list[Request] = field(default_factory=list)
-    preempted: list[Request] = field(default_factory=list)
-    prompts_done: list[Request] = field(default_factory=list)
-    """Those of ``sampling`` that come out of prefill: their token may be their first."""
-    shape: BatchShape = field(default_factory=BatchShape)
+from mockserver.engine.waiting import WaitingQueue, least_urgent
 
 
 class Scheduler:
@@ -54,7 +36,7 @@ class Scheduler:
         """Prompt tokens of first admissions, split by whether the cache had them."""
 
     def add(self, request: Request) -> None:
-        """Queue a request; ValueError, in vLLM's words, if it could never run."""
+        """Queue a request."""
         self.waiting.add(request)
 
     def abort(self, request: Request) -> None:
@@ -98,87 +80,6 @@ class Scheduler:
                 finished.append(request)
         self.num_generated_tokens += len(batch.sampling) - num_discarded
         return finished
-
-    def max_quiet_steps(self) -> int:
-        """How many steps are all alike from here: everyone decodes one token, nobody comes, ends or lacks a block.
-
-        With asynchronous scheduling the state is that between two schedulings, with one batch in flight.
-        """
-        config = self.config
-        running = self.running
-        if not running or (self.waiting and len(running) < config.max_num_seqs):
-            return 0
-        if len(running) > config.max_num_batched_tokens:
-            return 0
-        num_ahead = 0 if config.async_scheduling else 1
-        num_in_flight = 1 - num_ahead
-        max_steps = config.max_model_len
-        for request in running:
-            num_left = request.final_num_tokens - request.num_tokens - 1
-            if (
-                request.watched
-                or num_left < 1
-                or request.num_tokens - request.num_computed_tokens != num_ahead
-                or request.num_computed_tokens < request.num_prompt_tokens
-                or request.num_placeholders != num_in_flight
-            ):
-                return 0
-            max_steps = min(max_steps, num_left)
-        while max_steps and self._num_blocks_wanted(max_steps) > self.pool.num_free:
-            max_steps //= 2
-        return max_steps
-
-    def take_quiet_steps(self, num_steps: int) -> Batch:
-        """Take that many such steps at once; returns the batch that is then in flight, if scheduling runs ahead."""
-        block_size = self.config.block_size
-        num_in_flight = 1 if self.config.async_scheduling else 0
-        for request in self.running:
-            table = request.table
-            request.num_computed_tokens += num_steps
-            request.num_tokens += num_steps
-            num_more = -(-request.num_computed_tokens // block_size) - table.num_blocks
-            if num_more > 0:
-                self.pool.take(table, num_more)
-        self._cache_generated_blocks(num_steps, num_in_flight)
-        self.num_generated_tokens += num_steps * len(self.running)
-        return Batch(num_tokens_by_request=dict.fromkeys(self.running, 1), sampling=list(self.running))
-
-    def _num_blocks_wanted(self, num_steps: int) -> int:
-        block_size = self.config.block_size
-        return sum(
-            max(0, -(-(request.num_computed_tokens + num_steps) // block_size) - request.table.num_blocks)
-            for request in self.running
-        )
-
-    def _cache_generated_blocks(self, num_steps: int, num_in_flight: int) -> None:
-        """Make the blocks that quiet steps filled hittable, as single steps would have."""
-        if not self.config.enable_prefix_caching:
-            return
-        block_size = self.config.block_size
-        growing: list[tuple[Request, int]] = []
-        chain_ids: list[int] = []
-        for request in self.running:
-            num_full = (request.num_computed_tokens - num_in_flight) // block_size
-            num_cached = request.table.num_cached
-            if num_full > num_cached:
-                growing.append((request, num_full))
-                chain_ids.extend(run.chain_id for run in request.path if run.end > num_cached)
-        if len(chain_ids) > len(set(chain_ids)):
-            self._cache_step_by_step(growing, num_steps, num_in_flight)
-            return
-        for request, num_full in growing:
-            self.pool.cache(request.table, num_full)
-
-    def _cache_step_by_step(self, growing: list[tuple[Request, int]], num_steps: int, num_in_flight: int) -> None:
-        """Two requests that generate the same text fill the same blocks: whose copy is the older matters."""
-        block_size = self.config.block_size
-        filled: list[tuple[int, int, int]] = []
-        for order, (request, num_full) in enumerate(growing):
-            num_known = request.num_computed_tokens - num_in_flight
-            for number in range(request.table.num_cached + 1, num_full + 1):
-                filled.append((num_steps - (num_known - number * block_size), order, number))
-        for _, order, number in sorted(filled):
-            self.pool.cache(growing[order][0].table, number)
 
     def check_invariants(self, requests: list[Request]) -> None:
         """Assert what is always true, given all live requests. For tests."""
@@ -258,7 +159,7 @@ class Scheduler:
         num_earlier = 0
         while num_blocks > self.pool.num_free:
             if self.config.scheduling_policy == "priority":
-                victim = max(self.running, key=_least_urgent)
+                victim = max(self.running, key=least_urgent)
                 self.running.remove(victim)
                 if victim in batch.num_tokens_by_request:
                     refund += self._take_back(batch, victim)
@@ -377,57 +278,3 @@ class _Room:
     """Tokens given back by preempted requests that this step had served already."""
     num_earlier: int
     """Preempted requests that stood before the one that needed room."""
-
-
-def _least_urgent(request: Request) -> tuple[int, float, int]:
-    return (request.priority, request.arrived_at, request.sequence)
-
-
-class WaitingQueue:
-    """Requests that wait for admission: arrivals behind each other (fcfs), or the most urgent first (priority)."""
-
-    __slots__ = ("_by_priority", "_heap", "_queue")
-
-    def __init__(self, policy: str) -> None:
-        self._by_priority = policy == "priority"
-        self._heap: list[tuple[tuple[int, float, int], Request]] = []
-        self._queue: OrderedDict[Request, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._queue)
-
-    def __iter__(self) -> Iterator[Request]:
-        return iter(self._queue)
-
-    def add(self, request: Request) -> None:
-        """Queue a newcomer."""
-        self._queue[request] = None
-        if self._by_priority:
-            heapq.heappush(self._heap, (_least_urgent(request), request))
-
-    def add_first(self, request: Request) -> None:
-        """Queue a preempted request: before all others, or by its priority."""
-        self.add(request)
-        if not self._by_priority:
-            self._queue.move_to_end(request, last=False)
-
-    def first(self) -> Request:
-        """The next to be admitted."""
-        if not self._by_priority:
-            return next(iter(self._queue))
-        while self._heap[0][1] not in self._queue:
-            heapq.heappop(self._heap)
-        return self._heap[0][1]
-
-    def pop_first(self) -> None:
-        """Take out the next to be admitted."""
-        if self._by_priority:
-            self.first()
-            _, request = heapq.heappop(self._heap)
-            del self._queue[request]
-        else:
-            self._queue.popitem(last=False)
-
-    def remove(self, request: Request) -> None:
-        """Take out any request."""
-        del self._queue[request]
