@@ -12,15 +12,18 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
+from mockserver.profile_files import write_profile
+from reports.calibrate import calibrate, calibrate_table, profile_of
 from reports.compare import Comparison, compare
 from reports.export import FORMATS, TABLES, export
 from reports.figures import FIGURES
 from reports.html import write_page
 from reports.load import load_run
 from reports.numbers import Objectives
+from reports.observations import SchedulerLimits
 from reports.summary import parse_objectives, summary_of
-from reports.terminal import print_comparison
-from traces.jsonl import TraceError
+from reports.terminal import print_calibration, print_comparison
+from traces.jsonl import TraceError, read_run
 
 FINE, INVALID, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -79,6 +82,34 @@ def export_runs(options: argparse.Namespace) -> int:
     return FINE
 
 
+def calibrate_server(options: argparse.Namespace) -> int:
+    """Fit what a live server's work costs, and write it as a profile for the mock server."""
+    limits = SchedulerLimits(
+        max_num_batched_tokens=options.max_num_batched_tokens, is_async=not options.no_async_scheduling
+    )
+    header, samples = None, []
+    if options.csv is not None:
+        calibration = calibrate_table(options.csv)
+    elif options.live:
+        runs = [read_run(directory) for directory in options.live]
+        header, samples = runs[0].header, [sample for run in runs for sample in run.samples]
+        calibration = calibrate([run.calls for run in runs], limits)
+    else:
+        raise ValueError("calibrate needs --live RUN... or --csv FILE")
+    print_calibration(calibration, _console())
+    if options.output is not None:
+        profile = profile_of(
+            calibration,
+            name=options.output.stem,
+            header=header,
+            samples=samples,
+            max_model_len=options.max_model_len,
+        )
+        write_profile(options.output, profile)
+        print(f"profile: {options.output} (mockserver --profile {options.output})")
+    return FINE
+
+
 def _write_html(comparison: Comparison, path: Path, *, quiet: bool) -> None:
     num_bytes = write_page(comparison, path)
     if not quiet:
@@ -117,6 +148,7 @@ def _parser() -> argparse.ArgumentParser:
         )
         command.set_defaults(command=show, least=least)
     _add_export(commands)
+    _add_calibrate(commands)
     return parser
 
 
@@ -133,6 +165,20 @@ def _add_export(commands: Any) -> None:
     command.add_argument("--list-figures", action="store_true", help="print the names of the figures")
     command.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: stdout)")
     command.set_defaults(command=export_runs)
+
+
+def _add_calibrate(commands: Any) -> None:
+    text = "a live server's cost, as a profile for the mock server"
+    command = commands.add_parser("calibrate", help=text, description=calibrate_server.__doc__)
+    command.add_argument("--live", nargs="+", type=Path, metavar="RUN", help="runs against the live server")
+    command.add_argument(
+        "--csv", type=Path, metavar="FILE", help="measured steps instead: prefill_tokens, decode_seqs, context, ms"
+    )
+    command.add_argument("-o", "--output", type=Path, metavar="FILE.toml", help="where to write the profile")
+    command.add_argument("--max-num-batched-tokens", type=int, default=8192, metavar="N", help="the server's setting")
+    command.add_argument("--max-model-len", type=int, default=262_144, metavar="N", help="the server's setting")
+    command.add_argument("--no-async-scheduling", action="store_true", help="the server schedules synchronously")
+    command.set_defaults(command=calibrate_server)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
-"""Runs and figures for other tools: CSV, JSON, Parquet, a Perfetto trace, and the JSON that vLLM's benchmark writes.
-"""
+"""Runs and figures for other tools: CSV, JSON, Parquet, a Perfetto trace, vLLM's benchmark result."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from reports.calibrate import ADVICE, UNITS, Calibration
 from reports.compare import Comparison
 from reports.finding import finding
 from reports.intervals import differences_to_first, format_difference
@@ -58,3 +59,26 @@ def comparison_table(comparison: Comparison) -> Table:
                 cells.append("" if difference is None else format_difference(difference))
             table.add_row(title, *cells)
     return table
+
+
+def print_calibration(calibration: Calibration, console: Console) -> None:
+    """What each unit of work costs, how sure that is, and which requests would tell the rest."""
+    found = calibration.fit
+    for note in calibration.notes:
+        console.print(Text(note))
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title, justify in (("", "left"), ("cost", "right"), ("95 % interval", "right"), ("", "left")):
+        table.add_column(title, justify="right" if justify == "right" else "left", no_wrap=True)
+    for one in found.coefficients:
+        scale, unit = UNITS[one.name]
+        interval = f"{format_value(one.low * scale)} to {format_value(one.high * scale)}"
+        verdict = unit if one.is_determined else f"{unit} (not determined)"
+        table.add_row(one.name, format_value(one.value * scale), interval, verdict)
+    console.print(table)
+    padding = "are padded to captured sizes" if found.is_padded else "are not padded"
+    console.print(
+        f"{found.num_observations} observations, {found.num_outliers} of them left out as wild; decode batches"
+        f" {padding}; median error of one observation {found.median_relative_error:.1%}"
+    )
+    for one in calibration.undetermined:
+        console.print(Text(f"{one.name} cannot be told from these records; {ADVICE[one.name]} would tell"))

@@ -1,0 +1,173 @@
+"""From a live server's records to a profile that the mock server runs: ``reports calibrate``."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mockserver.engine.cost import FittedCost, padded_batch_size
+from mockserver.engine.profiles import Profile
+from reports.fit import Coefficient, Fit, fit
+from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, merged
+from reports.spans import observe_spans
+from reports.steps import observe_steps, token_times
+from traces.record import CallRecord, RunHeader, ServerSample
+
+_MIN_DETAILED_SHARE = 0.8
+"""With fewer calls whose tokens' times are known, a batch's sequences cannot be counted."""
+
+UNITS = {
+    "floor_s": (1e3, "ms a step"),
+    "per_prefill_token_s": (1e6, "us a prompt token"),
+    "per_prefill_attention_s": (1e9, "ns a prompt token and token of context"),
+    "per_decode_seq_s": (1e6, "us a sequence and step"),
+    "per_decode_context_token_s": (1e9, "ns a token of context and step"),
+    "frontend_s": (1e3, "ms a request"),
+    "frontend_per_prompt_token_s": (1e6, "us a prompt token, cached or not"),
+}
+ADVICE = {
+    "floor_s": "single calls with long answers and nobody else there",
+    "per_prefill_token_s": "single calls with prompts of 64 to 4,096 tokens that are not in the cache",
+    "per_prefill_attention_s": "single calls with prompts several times as long as any so far, not in the cache",
+    "per_decode_seq_s": "groups of 2, 4, 8 ... calls sent together, with long answers",
+    "per_decode_context_token_s": "long answers after prompts as long as the server takes, and after short ones",
+    "frontend_s": "single calls with short prompts and one token of answer",
+    "frontend_per_prompt_token_s": "the same long prompts again, so that they are in the cache",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What a live server's records say it costs, and where they stay silent."""
+
+    fit: Fit
+    limits: SchedulerLimits
+    notes: tuple[str, ...]
+
+    @property
+    def undetermined(self) -> tuple[Coefficient, ...]:
+        """Coefficients about which the records say too little."""
+        return tuple(one for one in self.fit.coefficients if not one.is_determined)
+
+    @property
+    def step_cost(self) -> FittedCost:
+        """The server's steps as the mock's engine takes them."""
+        return FittedCost(
+            floor_s=self.fit["floor_s"].value,
+            per_prefill_token_s=self.fit["per_prefill_token_s"].value,
+            per_prefill_attention_s=self.fit["per_prefill_attention_s"].value,
+            per_decode_seq_s=self.fit["per_decode_seq_s"].value,
+            per_decode_context_token_s=self.fit["per_decode_context_token_s"].value,
+            graph_ceiling=GRAPH_CEILING if self.fit.is_padded else 0,
+        )
+
+
+def calibrate(runs: Sequence[Sequence[CallRecord]], limits: SchedulerLimits) -> Calibration:
+    """Fit the records of one or more live runs; ``ValueError`` where they are too few."""
+    notes: list[str] = []
+    usable = [sorted(filter(_is_usable, calls), key=lambda c: (c.sent_at, c.call_id)) for calls in runs]
+    num_calls = sum(len(calls) for calls in usable)
+    num_detailed = sum(token_times(call) is not None for calls in usable for call in calls)
+    if num_detailed < _MIN_DETAILED_SHARE * num_calls:
+        notes.append(
+            f"{num_calls - num_detailed} of {num_calls} calls lack their tokens' times, so only calls that were alone"
+            " are used; record with --save-detailed to use all"
+        )
+        return Calibration(fit=fit(_spans(usable, limits)), limits=limits, notes=tuple(notes))
+    detailed = [[call for call in calls if token_times(call) is not None] for calls in usable]
+    if num_detailed < num_calls:
+        notes.append(f"{num_calls - num_detailed} of {num_calls} calls are left out: their tokens cannot be told apart")
+    first = fit(_steps(detailed, limits, frontend_s=0.0))
+    return Calibration(
+        fit=fit(_steps(detailed, limits, frontend_s=first["frontend_s"].value)), limits=limits, notes=tuple(notes)
+    )
+
+
+def calibrate_table(path: Path) -> Calibration:
+    """Fit a CSV of measured steps: prefill_tokens, decode_seqs, context (of each sequence), ms."""
+    names = ("prefill_tokens", "decode_seqs", "context", "ms")
+    observations = []
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = csv.DictReader(file)
+        if rows.fieldnames is None or not set(names) <= set(rows.fieldnames):
+            raise ValueError(f"{path}: the head row must name {', '.join(names)}, got {rows.fieldnames}")
+        for row in rows:
+            try:
+                prefill, seqs, context, ms = (float(row[name]) for name in names)
+            except (TypeError, ValueError):
+                raise ValueError(f"{path}:{rows.line_num}: every value must be a number, got {row}") from None
+            padded = padded_batch_size(int(seqs), GRAPH_CEILING) if seqs and not prefill else seqs
+            observations.append(
+                Observation(
+                    duration_s=ms / 1000,
+                    num_steps=1,
+                    num_prefill_tokens=prefill,
+                    prefill_attention=prefill * ((0 if seqs else context) + prefill / 2),
+                    num_decode_seqs=seqs,
+                    num_padded_seqs=padded,
+                    num_decode_context_tokens=seqs * context,
+                )
+            )
+    return Calibration(fit=fit(observations), limits=SchedulerLimits(max_num_batched_tokens=8192), notes=())
+
+
+def profile_of(
+    calibration: Calibration,
+    *,
+    name: str,
+    header: RunHeader | None,
+    samples: Sequence[ServerSample],
+    max_model_len: int,
+) -> Profile:
+    """The fitted server as a profile for ``mockserver --profile FILE``."""
+    block_size = (header.block_size if header else None) or 16
+    num_blocks = max((sample.num_blocks for sample in samples), default=0)
+    num_tokens = num_blocks * block_size or 1_000_000
+    found = calibration.fit
+    per_request_ms, per_token_us = found["frontend_s"].value * 1e3, found["frontend_per_prompt_token_s"].value * 1e6
+    way = f"{per_request_ms:.3g} ms and {per_token_us:.3g} us a token"
+    sources = {
+        coefficient.name: f"fitted: {coefficient.value:.4g} ({coefficient.low:.4g} to {coefficient.high:.4g})"
+        + ("" if coefficient.is_determined else ", not determined by the records")
+        for coefficient in found.coefficients
+    }
+    sources["kv_pool_bytes"] = (
+        f"{num_blocks} blocks of {block_size} tokens, as the server says; one byte stands for one token"
+        if num_blocks
+        else "not in the records: a million tokens assumed; one byte stands for one token"
+    )
+    return Profile(
+        name=name,
+        description=f"fitted to {found.num_observations} observations; the way in and out of a request takes {way}",
+        model=name,
+        step_cost=calibration.step_cost,
+        kv_bytes_per_token=1.0,
+        kv_pool_bytes=float(num_tokens),
+        num_gpus=1,
+        block_size=block_size,
+        max_num_seqs=(header.max_num_seqs if header else None) or 256,
+        max_num_batched_tokens=calibration.limits.max_num_batched_tokens,
+        max_model_len=max_model_len,
+        sources=sources,
+    )
+
+
+def _is_usable(call: CallRecord) -> bool:
+    return (
+        call.error is None
+        and call.first_token_at is not None
+        and call.last_token_at is not None
+        and bool(call.num_prompt_tokens)
+        and bool(call.num_output_tokens)
+        and not call.num_preemptions
+    )
+
+
+def _spans(runs: Sequence[Sequence[CallRecord]], limits: SchedulerLimits) -> list[Observation]:
+    return [one for calls in runs for one in observe_spans(calls, limits)]
+
+
+def _steps(runs: Sequence[Sequence[CallRecord]], limits: SchedulerLimits, *, frontend_s: float) -> list[Observation]:
+    return [one for calls in runs for one in merged(observe_steps(calls, limits, frontend_s=frontend_s))]

@@ -1,0 +1,74 @@
+"""What a live server's records say about the cost of its work: stretches of time, and the work done in each."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+GRAPH_CEILING = 512
+"""Largest batch that vLLM captures as a CUDA graph by default; batches are padded to the sizes below it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerLimits:
+    """What bounds a server's batch."""
+
+    max_num_batched_tokens: int
+    is_async: bool = True
+    """The server decides a step before the one before it has ended, as vLLM does by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """A stretch of time in which the server was busy, and what it did. Counts are sums over the steps in it."""
+
+    duration_s: float
+    num_steps: float
+    num_prefill_tokens: float = 0.0
+    prefill_attention: float = 0.0
+    """Chunk tokens times the mean context they attend to."""
+    num_decode_seqs: float = 0.0
+    num_padded_seqs: float = 0.0
+    """The same, with pure decode batches padded to the sizes of captured graphs."""
+    num_decode_context_tokens: float = 0.0
+    num_requests: float = 0.0
+    """1 where the stretch begins with a request that met an idle server, so that its way in and out counts too."""
+    num_request_prompt_tokens: float = 0.0
+    """That request's prompt, cached or not: a front end reads all of it."""
+    at: float = 0.0
+    """When it was: neighbours in time share their noise."""
+
+
+_MERGED = 16
+_JITTER_SHARE = 0.01
+
+
+def merged(observations: Sequence[Observation]) -> list[Observation]:
+    """The observations with their jitter averaged out, where there is such.
+
+    A chunk that comes late makes its step look long and the next one short. Over a stretch of steps that cancels, and
+    as costs add up, a sum of steps says as much as each of them. Stretches end where the server was idle.
+    """
+    usual_s = statistics.median(one.duration_s for one in observations) if observations else 0.0
+    num_odd = sum(one.duration_s < 0.2 * usual_s for one in observations)
+    if num_odd <= _JITTER_SHARE * len(observations):
+        return list(observations)
+    found: list[Observation] = []
+    stretch: list[Observation] = []
+    for one in observations:
+        if one.num_requests:
+            found += [_sum(stretch)] if stretch else []
+            found.append(one)
+            stretch = []
+            continue
+        stretch.append(one)
+        if len(stretch) == _MERGED:
+            found.append(_sum(stretch))
+            stretch = []
+    return [*found, *([_sum(stretch)] if stretch else [])]
+
+
+def _sum(stretch: Sequence[Observation]) -> Observation:
+    names = [field.name for field in fields(Observation) if field.name != "at"]
+    return Observation(**{name: sum(getattr(one, name) for one in stretch) for name in names}, at=stretch[-1].at)

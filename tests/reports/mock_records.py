@@ -1,0 +1,101 @@
+"""Records of requests that ran on a mock engine with a known step cost, as a client with a front end would see them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from mockserver.clock import VirtualClock, run_virtual
+from mockserver.driver import Driver
+from mockserver.engine.config import EngineConfig
+from mockserver.engine.cost import StepCost
+from mockserver.engine.engine import Engine
+from mockserver.engine.request import Request
+from traces.record import CallRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One request: when it reaches the engine, and how long it is."""
+
+    at: float
+    num_prompt_tokens: int
+    num_output_tokens: int
+
+
+def probes(seed: int, *, spacing_s: float) -> list[Probe]:
+    """Prompts alone, decodes alone at several contexts, groups of decodes together, then a mixture."""
+    draw = random.Random(f"{seed}/probes")
+    found: list[Probe] = []
+    at = 0.0
+    for num_prompt in (64, 256, 1000, 3000, 8000, 16_000, 30_000):
+        found.append(Probe(at=at, num_prompt_tokens=num_prompt, num_output_tokens=30))
+        at += spacing_s
+    for group in (2, 5, 8, 20, 48):
+        for _ in range(group):
+            found.append(Probe(at=at, num_prompt_tokens=draw.randint(50, 2000), num_output_tokens=60))
+        at += spacing_s
+    for _ in range(60):
+        found.append(Probe(at=at, num_prompt_tokens=draw.randint(20, 6000), num_output_tokens=draw.randint(1, 80)))
+        at += draw.expovariate(20 / spacing_s)
+    return found
+
+
+def records_of(
+    requests: list[Probe],
+    cost: StepCost,
+    *,
+    frontend_s: float = 0.0,
+    max_num_batched_tokens: int = 2048,
+    keep_chunks: bool = True,
+) -> list[CallRecord]:
+    """What a client saw that sent each request ``frontend_s`` before it reached the engine."""
+    config = EngineConfig(
+        num_blocks=100_000, max_num_batched_tokens=max_num_batched_tokens, enable_prefix_caching=False
+    )
+
+    async def main(clock: VirtualClock) -> list[CallRecord]:
+        driver = Driver(Engine(config, cost), clock)
+        records: list[CallRecord] = []
+
+        async def send(number: int, probe: Probe) -> None:
+            await clock.sleep_until(probe.at)
+            request = Request(
+                request_id=str(number),
+                num_prompt_tokens=probe.num_prompt_tokens,
+                num_output_tokens=probe.num_output_tokens,
+                path=(),
+            )
+            token_at: list[float] = []
+            async for burst in driver.submit(request, watch=True):
+                token_at += [burst.at] * burst.num_tokens
+            sent_at = probe.at - frontend_s
+            records.append(
+                CallRecord(
+                    call_id=str(number),
+                    task_id=str(number),
+                    agent_id=str(number),
+                    index=0,
+                    due_at=sent_at,
+                    sent_at=sent_at,
+                    first_token_at=token_at[0],
+                    last_token_at=token_at[-1],
+                    num_prompt_tokens=probe.num_prompt_tokens,
+                    num_cached_tokens=0,
+                    num_output_tokens=probe.num_output_tokens,
+                    expected_output_tokens=probe.num_output_tokens,
+                    finish_reason="length",
+                    chunk_at=tuple(token_at) if keep_chunks else (),
+                )
+            )
+
+        running = asyncio.create_task(driver.run())
+        async with asyncio.TaskGroup() as group:
+            for number, probe in enumerate(requests):
+                group.create_task(send(number, probe))
+        running.cancel()
+        return sorted(records, key=lambda record: (record.sent_at, int(record.call_id)))
+
+    return run_virtual(main)

@@ -1,0 +1,198 @@
+"""Calibrating on a mock's own records gives its coefficients back; and what records cannot tell is said."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mockserver.engine.cost import FittedCost
+from mockserver.profile_files import read_profile
+from reports.__main__ import main
+from reports.calibrate import Calibration, calibrate, calibrate_table
+from reports.observations import Observation, SchedulerLimits, merged
+from reports.steps import token_times
+from tests.reports.mock_records import Probe, probes, records_of
+from tests.reports.records import make_call, make_sample
+from tests.reports.run_files import write_run
+from traces.record import CallRecord
+
+LIMITS = SchedulerLimits(max_num_batched_tokens=2048)
+COST_NAMES = (
+    "floor_s",
+    "per_prefill_token_s",
+    "per_prefill_attention_s",
+    "per_decode_seq_s",
+    "per_decode_context_token_s",
+)
+
+
+def drawn_cost(seed: int) -> tuple[FittedCost, float]:
+    """Coefficients of a server somewhere between a small CPU and a large node, and its front end's share."""
+    draw = random.Random(f"{seed}/cost")
+
+    def between(low: float, high: float) -> float:
+        return math.exp(draw.uniform(math.log(low), math.log(high)))
+
+    cost = FittedCost(
+        floor_s=between(2e-3, 2e-2),
+        per_prefill_token_s=between(5e-6, 1e-4),
+        per_prefill_attention_s=between(1e-10, 2e-8),
+        per_decode_seq_s=between(1e-5, 1e-3),
+        per_decode_context_token_s=between(1e-9, 1e-7),
+        graph_ceiling=draw.choice([0, 512]),
+    )
+    return cost, between(1e-3, 2e-2)
+
+
+def assert_found(found: Calibration, cost: FittedCost, frontend_s: float) -> None:
+    truth = {name: getattr(cost, name) for name in COST_NAMES} | {"frontend_s": frontend_s}
+    for name, value in truth.items():
+        coefficient = found.fit[name]
+        assert coefficient.low <= value <= coefficient.high, f"{name}: {value} is not in {coefficient}"
+        assert coefficient.is_determined
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_known_coefficients_come_back_within_their_intervals(seed: int) -> None:
+    cost, frontend_s = drawn_cost(seed)
+    records = records_of(probes(seed, spacing_s=8.0), cost, frontend_s=frontend_s)
+
+    found = calibrate([records], LIMITS)
+
+    assert_found(found, cost, frontend_s)
+    assert found.fit.is_padded == (cost.graph_ceiling == 512)
+    assert found.fit.median_relative_error < 1e-6
+
+
+def noisy(records: list[CallRecord], seed: int) -> list[CallRecord]:
+    """Every token comes up to 2 ms late, one in fifty much later, and a call's tokens stay in order."""
+    draw = random.Random(f"{seed}/noise")
+    changed = []
+    for record in records:
+        at = -math.inf
+        times = []
+        for due in record.chunk_at:
+            late_s = draw.uniform(0, 0.002) + (draw.expovariate(50) if draw.random() < 0.02 else 0.0)
+            at = max(at, due + late_s)
+            times.append(at)
+        changed.append(replace(record, first_token_at=times[0], last_token_at=times[-1], chunk_at=tuple(times)))
+    return changed
+
+
+def test_late_tokens_hardly_move_the_coefficients() -> None:
+    cost, frontend_s = drawn_cost(3)
+    records = noisy(records_of(probes(3, spacing_s=8.0), cost, frontend_s=frontend_s), 3)
+
+    found = calibrate([records], LIMITS)
+
+    for name, within in (("floor_s", 0.1), ("per_prefill_token_s", 0.25), ("per_prefill_attention_s", 0.2)):
+        assert found.fit[name].value == pytest.approx(getattr(cost, name), rel=within)
+
+
+def test_without_token_times_only_calls_alone_count_and_the_rest_is_said_to_be_unknown() -> None:
+    cost, frontend_s = drawn_cost(2)
+    records = records_of(probes(2, spacing_s=8.0), cost, frontend_s=frontend_s, keep_chunks=False)
+
+    found = calibrate([records], LIMITS)
+
+    assert "--save-detailed" in found.notes[0]
+    assert found.fit["per_prefill_token_s"].value == pytest.approx(cost.per_prefill_token_s, rel=1e-6)
+    assert "per_decode_seq_s" in [one.name for one in found.undetermined]
+
+
+def test_short_prompts_alone_do_not_tell_attention() -> None:
+    cost, _ = drawn_cost(5)
+    requests = [Probe(at=float(k), num_prompt_tokens=64, num_output_tokens=20) for k in range(20)]
+
+    found = calibrate([records_of(requests, cost)], LIMITS)
+
+    assert {"per_prefill_attention_s", "per_prefill_token_s"} & {one.name for one in found.undetermined}
+
+
+def test_the_command_writes_a_profile_that_the_mock_server_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cost, frontend_s = drawn_cost(1)
+    records = records_of(probes(1, spacing_s=8.0), cost, frontend_s=frontend_s)
+    run = write_run(tmp_path / "live", calls=records, samples=[make_sample(0.0, num_blocks=500)], max_num_seqs=64)
+    profile_file = tmp_path / "my-server.toml"
+
+    status = main(["calibrate", "--live", str(run), "-o", str(profile_file), "--max-num-batched-tokens", "2048"])
+
+    profile = read_profile(profile_file)
+    assert status == 0
+    assert isinstance(profile.step_cost, FittedCost)
+    assert profile.step_cost.floor_s == pytest.approx(cost.floor_s, rel=1e-6)
+    assert (profile.max_num_seqs, profile.max_num_batched_tokens) == (64, 2048)
+    assert profile.engine_config().num_blocks == 500
+    assert "floor_s" in capsys.readouterr().out
+
+
+def test_what_records_cannot_tell_is_printed_with_the_requests_that_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cost, _ = drawn_cost(5)
+    requests = [Probe(at=float(k), num_prompt_tokens=64, num_output_tokens=20) for k in range(20)]
+    run = write_run(tmp_path / "live", calls=records_of(requests, cost))
+
+    main(["calibrate", "--live", str(run)])
+
+    assert "per_prefill_attention_s cannot be told from these records; single calls with" in capsys.readouterr().out
+
+
+def test_too_few_records_are_refused() -> None:
+    with pytest.raises(ValueError, match="too few"):
+        calibrate([[make_call()]], LIMITS)
+
+
+def test_a_chunk_of_two_tokens_is_told_by_its_gap() -> None:
+    call = make_call(num_output_tokens=6, chunk_at=(1.0, 1.1, 1.3, 1.4, 1.5))
+
+    times = token_times(call)
+
+    assert times == pytest.approx((1.0, 1.1, 1.2, 1.3, 1.4, 1.5))
+
+
+def test_many_missing_chunks_cannot_be_told_apart() -> None:
+    assert token_times(make_call(num_output_tokens=6, chunk_at=(1.0, 1.5))) is None
+
+
+def test_jitter_is_averaged_out_and_exact_steps_stay_single() -> None:
+    exact = [Observation(duration_s=0.01, num_steps=1) for _ in range(64)]
+    jittery = [Observation(duration_s=0.019 if k % 2 else 0.001, num_steps=1) for k in range(64)]
+
+    assert len(merged(exact)) == 64
+    assert [one.duration_s for one in merged(jittery)] == pytest.approx([0.16] * 4)
+
+
+def test_a_table_of_measured_steps_is_fitted(tmp_path: Path) -> None:
+    cost = FittedCost(
+        floor_s=0.005, per_prefill_token_s=2e-5, per_decode_seq_s=1e-4, per_decode_context_token_s=1e-8, graph_ceiling=0
+    )
+    lines = ["prefill_tokens,decode_seqs,context,ms"]
+    for prefill in (0, 512, 2048, 8192):
+        for seqs in (0, 1, 7, 33):
+            for context in (100, 5000):
+                if prefill or seqs:
+                    duration_s = cost.floor_s + 2e-5 * prefill + 1e-4 * seqs + 1e-8 * seqs * context
+                    lines.append(f"{prefill},{seqs},{context},{duration_s * 1000}")
+    path = tmp_path / "steps.csv"
+    path.write_text("\n".join(lines) + "\n")
+
+    found = calibrate_table(path)
+
+    for name in ("floor_s", "per_prefill_token_s", "per_decode_seq_s", "per_decode_context_token_s"):
+        assert found.fit[name].value == pytest.approx(getattr(cost, name), rel=1e-3)
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "prefill_tokens,decode_seqs,context,ms\n1,2,3,fast\n"])
+def test_a_table_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "steps.csv"
+    path.write_text(text)
+
+    with pytest.raises(ValueError, match=r"steps\.csv"):
+        calibrate_table(path)
