@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from loadgen import experiment
+from loadgen import experiment, kv, sandbox_needs
 from loadgen.architectures import short_name
 from loadgen.config import OWN_MOCK, Settings
 from loadgen.live import LiveView
@@ -23,6 +23,8 @@ from loadgen.sources import OneLineParser, SettingsError, add_flags, dashed, loa
 from traces.jsonl import TraceError
 from traces.workload import Workload, load_workload
 
+CALCULATORS = {one.NAME: one for one in (kv, sandbox_needs)}
+"""Commands that print arithmetic and run nothing."""
 EXIT_FINE, EXIT_INVALID, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
@@ -31,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         flags = vars(_parser().parse_args([dashed(one) for one in (sys.argv[1:] if argv is None else argv)]))
         command = flags.pop("command")
+        if command in CALCULATORS:
+            print("\n".join(CALCULATORS[command].lines(flags)))
+            return EXIT_FINE
         settings = load_settings(flags, os.environ)
         _check(settings)
         workload = load_workload(settings.workload, seed=settings.seed, num_tasks=settings.num_tasks)
@@ -50,7 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="loadgen", description="Replay agents against a model server.", allow_abbrev=False)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="run|experiment")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="|".join(("run", "experiment", *CALCULATORS))
+    )
     for name, text in (
         ("run", "one architecture over one workload against one target"),
         ("experiment", "the reference experiment: ReAct and orchestrator, cache off and on, on the same tasks"),
@@ -59,38 +66,50 @@ def _parser() -> argparse.ArgumentParser:
             name, help=text, description=text, argument_default=argparse.SUPPRESS, allow_abbrev=False
         )
         add_flags(command, name)
+    for name, calculator in CALCULATORS.items():
+        command = commands.add_parser(name, help=calculator.HELP, description=calculator.HELP, allow_abbrev=False)
+        calculator.add_flags(command)
     return parser
 
 
 def _run(settings: Settings, workload: Workload) -> int:
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    run_id = f"{workload.name}-{short_name(settings.architecture)}-{stamp}"
-    directory = Path(settings.out or f"runs/{run_id}")
-    time_scale = settings.fixed_time_scale or 1.0
-    if settings.target == OWN_MOCK and settings.fixed_time_scale is None:
-        time_scale = experiment.carried_time_scale(_twin(settings, workload))
-    outcome = _perform(settings, workload, directory, run_id=run_id, time_scale=time_scale)
-    return _tell([outcome])
+    run_id = f"{workload.name}-{short_name(settings.architecture)}-{_stamp()}"
+    twin = _twin(settings, workload) if settings.target == OWN_MOCK else None
+    return _tell([_at_its_scale(settings, workload, Path(settings.out or f"runs/{run_id}"), run_id, twin)])
 
 
 def _experiment(settings: Settings, workload: Workload) -> int:
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    directory = Path(settings.out or f"runs/experiment-{stamp}")
+    directory = Path(settings.out or f"runs/experiment-{_stamp()}")
     outcomes: list[Outcome] = []
     for cell in experiment.cells(settings):
-        time_scale = settings.fixed_time_scale or 1.0
         twin = _twin(cell.settings, workload) if settings.target == OWN_MOCK else None
-        if twin is not None and settings.fixed_time_scale is None:
-            time_scale = experiment.carried_time_scale(twin)
-        outcome = _perform(cell.settings, workload, directory / cell.name, run_id=cell.name, time_scale=time_scale)
-        outcomes.append(outcome)
-        if outcome.interrupted:
+        outcomes.append(_at_its_scale(cell.settings, workload, directory / cell.name, cell.name, twin))
+        if outcomes[-1].interrupted:
             break
-        if twin is not None:
-            _compare_with_twin(outcome, twin)
     if settings.is_virtual:
         print(f"digest: {experiment.digest_of(outcomes)}")
     return _tell(outcomes)
+
+
+def _at_its_scale(
+    settings: Settings, workload: Workload, directory: Path, run_id: str, twin: Outcome | None
+) -> Outcome:
+    """One run; over HTTP at the scale that was asked for, or else at one that this machine turns out to carry."""
+    if twin is None or settings.fixed_time_scale is not None:
+        outcome = _perform(settings, workload, directory, run_id=run_id, time_scale=settings.fixed_time_scale or 1.0)
+    else:
+        time_scale = experiment.carried_time_scale(twin)
+        outcome = _perform(settings, workload, directory, run_id=run_id, time_scale=time_scale)
+        if experiment.is_too_fast(outcome):
+            print(f"{run_id}: this machine does not carry {time_scale:g}x now; again at half of it", flush=True)
+            outcome = _perform(settings, workload, directory, run_id=run_id, time_scale=time_scale / 2)
+    if twin is not None and not outcome.interrupted:
+        _compare_with_twin(outcome, twin)
+    return outcome
+
+
+def _stamp() -> str:
+    return datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
 
 
 def _twin(settings: Settings, workload: Workload) -> Outcome:
@@ -117,7 +136,8 @@ def _compare_with_twin(outcome: Outcome, twin: Outcome) -> None:
     if real and virtual:
         print(
             f"{outcome.header.run_id}: makespan {real:.1f} s over HTTP at {outcome.header.time_scale:g}x,"
-            f" {virtual:.1f} s in virtual time ({real / virtual - 1:+.1%})"
+            f" {virtual:.1f} s in virtual time ({real / virtual - 1:+.1%})",
+            flush=True,
         )
 
 

@@ -13,6 +13,9 @@ from loadgen.perform import Outcome
 
 _CALLS_PER_REAL_S = 150.0
 """What a machine with two cores carries, server and client together, with room to spare."""
+_REAL_LAG_S = 0.025
+"""How late such a machine is at times; a run is valid where that is little beside its answers' times."""
+_MAX_LAG_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +41,19 @@ def virtual_twin(settings: Settings) -> Settings:
 
 
 def carried_time_scale(twin: Outcome) -> float:
-    """The time scale at which this machine carries a run over HTTP, judged by its virtual twin."""
-    makespan_s = twin.summary["makespan_s"]
-    num_calls = twin.summary["completed"]
-    return float(f"{makespan_s * _CALLS_PER_REAL_S / num_calls:.3g}")
+    """The time scale at which a machine with two cores carries a run over HTTP, judged by its virtual twin.
+
+    Two things bound it: calls per real second, and how short the answers get beside the machine's own lateness.
+    """
+    summary = twin.summary
+    by_load = summary["makespan_s"] * _CALLS_PER_REAL_S / summary["completed"]
+    by_lag = _MAX_LAG_SHARE * summary["p50_e2el_ms"] / 1000 / _REAL_LAG_S
+    return float(f"{max(1.0, min(by_load, by_lag)):.3g}")
+
+
+def is_too_fast(outcome: Outcome) -> bool:
+    """Whether a run is invalid for its lateness, which a lower time scale would mend."""
+    return not outcome.interrupted and any(" was late: " in reason for reason in outcome.header.invalid_reasons)
 
 
 def digest_of(outcomes: Sequence[Outcome]) -> str:
