@@ -41,7 +41,10 @@ class TraceError(Exception):
 
 def trajectory_line(trajectory: Trajectory) -> bytes:
     """The trajectory as one line of JSON, without the line's end: the same bytes for equal trajectories."""
-    return TRAJECTORY_LINE_START + orjson.dumps(trajectory)[1:]
+    try:
+        return TRAJECTORY_LINE_START + orjson.dumps(trajectory)[1:]
+    except TypeError as error:
+        raise TraceError(f"task {trajectory.task_id!r} cannot be written: {error}") from None
 
 
 def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
@@ -229,7 +232,8 @@ def _refuse_other_versions(line: bytes, where: str) -> None:
     expected = f"trajectory/{TRAJECTORY_VERSION}"
     found = value.get("replayrig") if isinstance(value, dict) else None
     if found != expected:
-        raise TraceError(f'{where}: must be an object with "replayrig": "{expected}", got {found!r}')
+        got = repr(found) if isinstance(found, str) or found is None else "something else"
+        raise TraceError(f'{where}: must be an object with "replayrig": "{expected}", got {got}')
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from traces.domains import domain_of
 from traces.importers.chat import read_conversation, schemas_of
-from traces.importers.fields import get, get_list, get_text
+from traces.importers.fields import get, get_label, get_list, get_text
 from traces.importers.groups import read_each, read_groups
 from traces.importers.log import BadRecord, ImportLog
 from traces.importers.requests import Request, read_requests
@@ -84,7 +84,7 @@ def _read_run(run: str, records: list[Any], log: ImportLog) -> Trajectory:
 
 
 def _run_of(record: Any) -> str:
-    return f"{get(record, 'run_id')}/{get(record, 'trial_name')}"
+    return f"{get_label(record, 'run_id')}/{get_label(record, 'trial_name')}"
 
 
 def _id_of(record: Any) -> str:

@@ -21,7 +21,7 @@ from traces.importers.sources import Source
 from traces.trajectory import Subagent, Trajectory
 
 NAME = "claude-code"
-_RECORD_TYPES = {"user", "assistant", "system", "summary", "attachment", "mode", "permission-mode", "progress"}
+_RECORD_TYPES = ("user", "assistant", "system", "summary", "attachment", "mode", "permission-mode", "progress")
 _INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _MAX_DEPTH = 8
 

@@ -18,8 +18,8 @@ from traces.importers.sources import Source
 from traces.trajectory import Trajectory
 
 NAME = "codex"
-_CALLS = {"function_call", "custom_tool_call", "local_shell_call"}
-_OUTPUTS = {"function_call_output", "custom_tool_call_output", "local_shell_call_output"}
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 
 
 def recognises(value: Any) -> bool:

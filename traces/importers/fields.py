@@ -79,6 +79,12 @@ def kind_of(value: Any) -> str:
     return names.get(type(value), type(value).__name__)
 
 
+def get_label(record: Any, key: str) -> str:
+    """``record[key]`` as a short text, whether it is a name or a number; empty where it is neither."""
+    value = get(record, key)
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
 def get_time(record: Any, key: str) -> float | None:
     """``record[key]`` as seconds since 1970: an ISO 8601 text, or a number of seconds, ms, us or ns."""
     value = get(record, key)

@@ -11,9 +11,9 @@ from typing import Any
 
 from traces.domains import domain_of
 from traces.importers.chat import Measured
-from traces.importers.fields import get_text, get_time
+from traces.importers.fields import get, get_text, get_time
 from traces.importers.groups import read_groups
-from traces.importers.log import ImportLog
+from traces.importers.log import BadRecord, ImportLog
 from traces.importers.requests import Request, read_requests
 from traces.importers.sources import Source
 from traces.trajectory import Trajectory
@@ -36,6 +36,8 @@ def _read_session(session_id: str, calls: list[Any], log: ImportLog) -> Trajecto
     order = sorted(range(len(calls)), key=lambda index: times[index])
     begin = times[order[0]]
     requests = []
+    if any(get(call, "input") is None for call in calls):
+        raise BadRecord("a call without 'input'")
     for index in order:
         text = get_text(calls[index], "output")
         requests.append(

@@ -15,7 +15,7 @@ from traces.importers.chat import text_of, to_json
 from traces.importers.fields import get, get_list, get_object, get_text, get_time
 from traces.importers.sources import parse_json
 
-CALL_OPERATIONS = {"chat", "text_completion", "generate_content", "completion"}
+CALL_OPERATIONS = ("chat", "text_completion", "generate_content", "completion")
 _NUMBERED = re.compile(r"^(gen_ai\.prompt|gen_ai\.completion|llm\.input_messages|llm\.output_messages)\.(\d+)\.(.+)$")
 _SPAN_KINDS = ("openinference.span.kind", "traceloop.span.kind", "span_kind")
 

@@ -15,7 +15,8 @@ NAME = "replayrig"
 
 def recognises(value: Any) -> bool:
     """Whether ``value`` is a line of ours."""
-    return isinstance(value, dict) and str(value.get("replayrig")).startswith("trajectory/")
+    kind = value.get("replayrig") if isinstance(value, dict) else None
+    return isinstance(kind, str) and kind.startswith("trajectory/")
 
 
 def read(source: Source, log: ImportLog) -> Iterator[Trajectory]:

@@ -28,8 +28,12 @@ def recognises(value: Any) -> bool:
 def read(source: Source, log: ImportLog) -> Iterator[Trajectory]:
     """Each request of ``source`` as a task of one call; what cannot be used goes to ``log``."""
     lines = source.lines(log.skip)
-    header = _cells(next(lines, ("", b""))[1])
-    names = [name.strip().lower() for name in header]
+    header_where, header = next(lines, (source.name, b""))
+    try:
+        names = [name.strip().lower() for name in _cells(header)]
+    except BadRecord as error:
+        log.skip(header_where, str(error))
+        return
     log.note("requests known by their token counts only: no two prompts share anything")
     first_at: float | None = None
     for number, (where, line) in enumerate(lines):

@@ -22,7 +22,7 @@ from traces.importers.chat import (
 )
 from traces.importers.fields import get, get_list, get_object, get_text
 from traces.importers.hashes import KeptBlocks
-from traces.importers.log import ImportLog
+from traces.importers.log import BadRecord, ImportLog
 from traces.importers.prompt_blocks import BLOCK_SIZE, PromptBlocks
 from traces.trajectory import Subagent, ToolSchema
 
@@ -52,6 +52,8 @@ def read_requests(
     builder = ConversationBuilder(domain_of=domain_of, log=log)
     kept = KeptBlocks(block_size=BLOCK_SIZE, scope="")
     blocks = PromptBlocks()
+    if not all(request.messages for request in requests):
+        raise BadRecord("a call without a prompt")
     split = [_without_answer(request) for request in requests]
     keys = [[key_of(message) for message in request.messages] for request in split]
     grown = [

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from traces.importers.chat import ConversationBuilder, Measured, text_of
-from traces.importers.fields import get, get_count, get_list, get_number, get_object, get_text, get_time
+from traces.importers.fields import get, get_count, get_label, get_list, get_number, get_object, get_text, get_time
 from traces.importers.log import BadRecord, ImportLog
 from traces.importers.sources import Source
 from traces.trajectory import Trajectory
@@ -54,7 +54,7 @@ def _read_simulation(simulation: Any, info: Any, log: ImportLog) -> Trajectory:
     conversation = builder.conversation()
     log.note("simulations without tool schemas: their prompts are shorter than the run's were")
     return Trajectory(
-        task_id=f"{domain}-{get(simulation, 'task_id')}-{get(simulation, 'trial') or 0}",
+        task_id=f"{domain}-{get_label(simulation, 'task_id')}-{get_label(simulation, 'trial') or 0}",
         system_prompt=conversation.system_prompt,
         user_prompt=conversation.user_prompt,
         turns=conversation.turns,

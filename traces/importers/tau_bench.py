@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from traces.importers.chat import read_conversation
-from traces.importers.fields import get, get_list
+from traces.importers.fields import get_label, get_list
 from traces.importers.groups import read_each
 from traces.importers.log import ImportLog
 from traces.importers.sources import Source
@@ -33,12 +33,12 @@ def _read_run(run: Any, log: ImportLog) -> Trajectory:
     conversation = read_conversation(messages, domain_of=lambda name: domain, log=log)
     log.note("runs without tool schemas: their prompts are shorter than the run's were")
     return Trajectory(
-        task_id=f"{domain}-{get(run, 'task_id')}-{get(run, 'trial') or 0}",
+        task_id=f"{domain}-{get_label(run, 'task_id')}-{get_label(run, 'trial') or 0}",
         system_prompt=conversation.system_prompt,
         user_prompt=conversation.user_prompt,
         turns=conversation.turns,
         source=NAME,
-        metadata={"reward": str(get(run, "reward"))},
+        metadata={"reward": get_label(run, "reward")},
     )
 
 
