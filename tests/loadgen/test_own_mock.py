@@ -1,0 +1,95 @@
+"""Runs against the real mock server, started as a process of its own, on a real socket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loadgen.__main__ import main
+from tests.loadgen.fakes import make_call, make_task
+from traces.jsonl import Run, read_run, write_trajectories
+from traces.trajectory import Turn
+
+pytestmark = pytest.mark.wall_clock
+
+
+def write_workload(path: Path, *, num_tasks: int = 3) -> str:
+    """Tasks of four calls each, with two domains, text, parallel calls and local tools."""
+    words = "some words of no importance "
+    tasks = [
+        make_task(
+            f"t{k}",
+            Turn(content=words * 3, tool_calls=(make_call("a", "mail", result=words * 20),)),
+            Turn(tool_calls=(make_call("b", "files", result=words * k), make_call("c", "mail"))),
+            Turn(tool_calls=(make_call("d", "local"),)),
+            Turn(content=words * 2),
+        )
+        for k in range(num_tasks)
+    ]
+    write_trajectories(path, tasks)
+    return str(path)
+
+
+def facts(run: Run) -> dict[str, tuple[object, ...]]:
+    """What both doors must agree on exactly."""
+    return {
+        call.call_id: (
+            call.num_prompt_tokens,
+            call.num_output_tokens,
+            call.expected_output_tokens,
+            call.finish_reason,
+            call.error,
+        )
+        for call in run.calls
+    }
+
+
+@pytest.mark.parametrize("architecture", ["react", "orchestrator"])
+def test_http_and_in_process_agree(tmp_path: Path, architecture: str) -> None:
+    workload = write_workload(tmp_path / "tasks.jsonl")
+    common = ["run", "--workload", workload, "--architecture", architecture, "--no-live", "--seed", "3"]
+    # One task at a time: what is cached then does not depend on who comes first.
+    common += ["--max-concurrency", "1"]
+
+    main([*common, "--out", str(tmp_path / "virtual")])
+    main([*common, "--target", "http", "--time-scale", "5", "--out", str(tmp_path / "http")])
+
+    virtual, http = read_run(tmp_path / "virtual"), read_run(tmp_path / "http")
+    assert facts(http) == facts(virtual)
+    cached = [sum(call.num_cached_tokens or 0 for call in run.calls) for run in (virtual, http)]
+    assert cached[1] == pytest.approx(cached[0], abs=64)
+    assert http.header.clock == "wall"
+    assert http.header.time_scale == 5.0
+    assert http.header.profile == virtual.header.profile
+    assert http.summary["makespan_s"] == pytest.approx(virtual.summary["makespan_s"], rel=0.25)
+    assert all(call.lag_s is not None and call.scheduled_at is not None for call in http.calls)
+    assert http.samples[-1].num_finished_requests == len(http.calls)
+
+
+def test_at_a_scale_that_no_machine_carries_the_run_says_invalid_and_exits_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workload = write_workload(tmp_path / "tasks.jsonl")
+
+    common = ("run", "--workload", workload, "--no-live", "--target", "http")
+    code = main([*common, "--time-scale", "5000", "--out", str(tmp_path / "r")])
+
+    assert code == 1
+    assert "INVALID" in capsys.readouterr().out
+    assert any("late" in reason for reason in read_run(tmp_path / "r").header.invalid_reasons)
+
+
+def test_a_mock_that_cannot_start_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    workload = write_workload(tmp_path / "tasks.jsonl", num_tasks=1)
+
+    code = main(
+        [
+            *("run", "--workload", workload, "--no-live", "--target", "http", "--time-scale", "5"),
+            *("--max-model-len", "1048576", "--num-gpu-blocks-override", "2", "--out", str(tmp_path / "r")),
+        ]
+    )
+
+    said = capsys.readouterr()
+    assert code == 2
+    assert said.err.count("\n") == 1
