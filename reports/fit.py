@@ -23,11 +23,14 @@ COEFFICIENTS = (
     "frontend_per_prompt_token_s",
 )
 _NUM_DRAWS = 400
+_NUM_ABSOLUTE_DRAWS = 150
 _BLOCK = 8
 """Observations that follow each other are drawn together: they share their noise."""
 _NUM_ROUNDS = 30
 _TUKEY = 4.685
 """Residuals beyond this many robust standard deviations do not count: 95 % efficient where noise is normal."""
+_NOISY = 0.05
+"""From this relative deviation on lateness is no longer the exception: the median is then what describes it best."""
 _EXACT = 1e-6
 """Intervals are at least this wide, relatively: records hold no more digits than that."""
 
@@ -79,9 +82,12 @@ def _fit(observations: Sequence[Observation], *, is_padded: bool) -> Fit:
     duration_s = np.asarray([one.duration_s for one in observations])
     scale = np.where(work.any(axis=0), np.abs(work).max(axis=0), 1.0)
     work = work / scale
-    values, keep = _robust(work, duration_s)
+    values, keep, is_calm = _robust(work, duration_s)
     expected = _expected(work, values)
-    draws = _bootstrap(work, duration_s, np.sqrt(keep) / expected)
+    if is_calm:
+        draws = _bootstrap_squares(work, duration_s, np.sqrt(keep) / expected)
+    else:
+        draws = _bootstrap_absolute(work, duration_s, values)
     low, high = np.percentile(draws, (2.5, 97.5), axis=0)
     margin = _EXACT * values
     return Fit(
@@ -111,20 +117,33 @@ def _tells_prompt_from_prefill(observations: Sequence[Observation]) -> bool:
     )
 
 
-def _robust(work: Floats, duration_s: Floats) -> tuple[Floats, Floats]:
-    """Least absolute errors first, which a third of wild observations cannot move; then Tukey's weights."""
+def _robust(work: Floats, duration_s: Floats) -> tuple[Floats, Floats, bool]:
+    """Least absolute errors first, which a third of wild observations cannot move; then Tukey's weights if it is
+    calm.
+
+    Returns the coefficients, the weight of each observation, and whether the records are calm.
+    """
     values = non_negative_least_squares(*_normal(work, duration_s, np.ones(duration_s.size)))
+    values = _least_absolute(work, duration_s, values, np.ones(duration_s.size), _NUM_ROUNDS // 2)
     keep = np.ones(duration_s.size)
-    for round_number in range(_NUM_ROUNDS):
+    for _ in range(_NUM_ROUNDS // 2):
         expected = _expected(work, values)
         size = np.abs(duration_s - expected) / expected
-        if round_number < _NUM_ROUNDS // 2:
-            keep = 1 / np.maximum(size, 1e-6)
-        else:
-            limit = _TUKEY * _deviation(size, work)
-            keep = np.where(size < limit, (1 - (size / limit) ** 2) ** 2, 0.0)
+        deviation = _deviation(size, work)
+        if deviation > _NOISY:
+            return values, keep, False
+        keep = np.maximum(0.0, 1 - (size / (_TUKEY * deviation)) ** 2) ** 2
         values = non_negative_least_squares(*_normal(work, duration_s, np.sqrt(keep) / expected))
-    return values, keep
+    return values, keep, True
+
+
+def _least_absolute(work: Floats, duration_s: Floats, values: Floats, count: Floats, num_rounds: int) -> Floats:
+    """The coefficients with the least relative absolute errors, by reweighting; ``count`` repeats observations."""
+    for _ in range(num_rounds):
+        expected = _expected(work, values)
+        size = np.maximum(np.abs(duration_s - expected) / expected, 1e-6)
+        values = non_negative_least_squares(*_normal(work, duration_s, np.sqrt(count / size) / expected))
+    return values
 
 
 def _expected(work: Floats, values: Floats) -> Floats:
@@ -163,7 +182,18 @@ def _normal(work: Floats, duration_s: Floats, weight: Floats) -> tuple[Floats, F
     return weighted.T @ weighted, weighted.T @ (duration_s * weight)
 
 
-def _bootstrap(work: Floats, duration_s: Floats, weight: Floats) -> Floats:
+def _bootstrap_absolute(work: Floats, duration_s: Floats, values: Floats) -> Floats:
+    """Least absolute fits of blocks of observations drawn with replacement."""
+    block = np.arange(duration_s.size) // _BLOCK
+    num_blocks = int(block[-1]) + 1
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(num_blocks, np.full(num_blocks, 1 / num_blocks), size=_NUM_ABSOLUTE_DRAWS)
+    return np.asarray(
+        [_least_absolute(work, duration_s, values, count[block].astype(np.float64), 6) for count in counts]
+    )
+
+
+def _bootstrap_squares(work: Floats, duration_s: Floats, weight: Floats) -> Floats:
     """Fits of blocks of observations drawn with replacement; sums per block are all that a fit needs."""
     starts = np.arange(0, duration_s.size, _BLOCK)
     weighted, target = work * weight[:, None], duration_s * weight
