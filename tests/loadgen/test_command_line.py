@@ -102,7 +102,7 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
         (("run", "--profile", "toaster"), "toaster"),
         (("run", "--target", "http://127.0.0.1:9/v1"), "http://127.0.0.1:9/v1/models"),
         (("run", "--block-size", "0"), "block_size"),
-        ((), "run|experiment"),
+        ((), "run|experiment|kv|sandboxes"),
         (("walk",), "walk"),
     ],
 )
