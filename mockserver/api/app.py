@@ -19,7 +19,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from mockserver.api import anthropic, chat, completions, info, responses, scale_out
 from mockserver.api.errors import ApiError, Detail, Unauthorized
-from mockserver.api.http import json_response
+from mockserver.api.http import HttpRequest, json_response
 from mockserver.api.machine import Machine
 from mockserver.api.settings import ServerSettings
 from mockserver.clock import Clock, WallClock, real_seconds
@@ -55,8 +55,10 @@ _DEV_ROUTES: dict[str, dict[str, Handler]] = {
     "/is_sleeping": {"GET": info.is_sleeping},
     "/server_info": {"GET": info.server_info},
     "/abort_requests": {"POST": scale_out.abort_requests},
+    "/replayrig/faults": {"GET": info.faults, "PUT": info.faults, "DELETE": info.faults},
 }
 _GUARDED_PREFIXES = ("/v1", "/v2", "/inference", "/cohere")
+_GENERATING_PATHS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"))
 _UNCOUNTED_PATHS = frozenset(("/metrics", "/health", "/load", "/ping", "/version", "/server_info"))
 _log = logging.getLogger("mockserver")
 
@@ -74,19 +76,28 @@ class App:
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request, whatever it is."""
+        assert isinstance(request, HttpRequest)
         began_at = real_seconds()
         response = await self._answer(request)
         self._count(request, response, real_seconds() - began_at)
         return response
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: HttpRequest) -> web.StreamResponse:
         machine = self.machine
         try:
             if self._key_digests and request.method != "OPTIONS" and request.path.startswith(_GUARDED_PREFIXES):
                 self._check_key(request)
             if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
                 request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            response = await self._handler(request)(request, machine)
+            handler = self._handler(request)
+            fault = machine.faults.draw(request.headers) if request.path in _GENERATING_PATHS else None
+            if fault is None:
+                response = await handler(request, machine)
+            else:
+                request.fault = fault
+                response = machine.faults.instead_of_answer(fault, request) or await machine.faults.spoil(
+                    fault, request, await handler(request, machine)
+                )
         except ApiError as error:
             response = json_response(error.body(), status=error.status, headers=error.headers)
             headers = machine.headers(request)
@@ -210,7 +221,7 @@ async def start(settings: ServerSettings, *, clock: Clock | None = None) -> Runn
         writer: AbstractStreamWriter,
         task: asyncio.Task[None],
     ) -> web.BaseRequest:
-        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=max_bytes)
+        return HttpRequest(message, payload, protocol, writer, task, loop, client_max_size=max_bytes)
 
     server = web.Server(
         app,

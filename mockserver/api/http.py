@@ -10,7 +10,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import orjson
 from aiohttp import HttpVersion11, web
@@ -76,6 +77,35 @@ def _leniently_parsed(body: bytes) -> Any:
         raise ApiError("There was an error parsing the body", type="Bad Request") from None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that goes wrong for a request; ``faults.py`` knows the kinds."""
+
+    kind: str
+    seconds: float = 0.0
+    """How long it lasts, in simulated seconds, for those kinds that last."""
+    share: float = 0.0
+    """The share of requests that it befalls."""
+
+
+class Interruption(Protocol):
+    """Something that acts between the writes of a stream."""
+
+    async def spoiled(self, data: bytes, *, is_chunked: bool) -> bytes:
+        """What is written in place of ``data``; may wait before, or break the stream by raising."""
+        ...
+
+    async def close(self) -> None:
+        """The stream is about to end; may wait before, or break it by raising."""
+        ...
+
+
+class HttpRequest(web.BaseRequest):
+    """A request, and the fault that is to befall it."""
+
+    fault: Fault | None = None
+
+
 class EventStream(web.StreamResponse):
     """An answer of server-sent events."""
 
@@ -87,6 +117,8 @@ class EventStream(web.StreamResponse):
         self.headers["Content-Type"] = "text/event-stream; charset=utf-8"
         self.headers.update(headers)
         self.is_chunked = True
+        self.interruption: Interruption | None = None
+        """Acts between writes, and may break the stream."""
         self.comments_clock: WallClock | None = None
         self.written_at = 0.0
 
@@ -110,12 +142,16 @@ class EventStream(web.StreamResponse):
 
     async def close(self) -> None:
         """End the stream."""
+        if self.interruption is not None:
+            await self.interruption.close()
         await self.write_eof(b"0\r\n\r\n" if self.is_chunked else b"")
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write, and remember when: silence is what comments break."""
         if self.comments_clock is not None:
             self.written_at = self.comments_clock.now()
+        if self.interruption is not None:
+            data = await self.interruption.spoiled(bytes(data), is_chunked=self.is_chunked)
         await super().write(data)
 
     async def comment_when_silent(self, interval_s: float) -> None:
@@ -132,10 +168,15 @@ class EventStream(web.StreamResponse):
 
 @asynccontextmanager
 async def event_stream(
-    request: web.BaseRequest, headers: Mapping[str, str], *, comment_interval_s: float = 0.0
+    request: web.BaseRequest,
+    headers: Mapping[str, str],
+    *,
+    comment_interval_s: float = 0.0,
+    interruption: Interruption | None = None,
 ) -> AsyncIterator[EventStream]:
     """An open stream, ended on leaving; a client that goes away ends it quietly."""
     stream = EventStream(headers)
+    stream.interruption = interruption
     comments = None
     try:
         await stream.open(request)
@@ -144,7 +185,8 @@ async def event_stream(
         yield stream
         await stream.close()
     except ConnectionError:
-        pass
+        if request.transport is not None:
+            request.transport.close()
     finally:
         if comments is not None:
             comments.cancel()

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from mockserver.api.bodies import dumped
 from mockserver.api.errors import ApiError, InvalidBody, unknown_model
+from mockserver.api.faults import show_faults
 from mockserver.api.http import json_response, read_json
 from mockserver.api.machine import VLLM_VERSION, Machine
 from mockserver.api.metrics import CONTENT_TYPE
@@ -140,6 +141,11 @@ async def detokenize(request: web.BaseRequest, machine: Machine) -> web.StreamRe
 async def reset_prefix_cache(_request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """``POST /reset_prefix_cache``: refused while a request holds blocks."""
     return json_response(orjson.dumps({"success": machine.driver.reset_prefix_cache()}))
+
+
+async def faults(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """``/replayrig/faults``: see or set what goes wrong."""
+    return json_response(orjson.dumps(await show_faults(request, machine.faults)))
 
 
 async def is_sleeping(_request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from mockserver.api.errors import ApiError, engine_busy
-from mockserver.api.http import EventStream, event_stream
+from mockserver.api.faults import Faults, StreamFault, parsed_fault
+from mockserver.api.http import EventStream, HttpRequest, event_stream
 from mockserver.api.metrics import Metrics
 from mockserver.api.replies import Reply
 from mockserver.api.settings import ServerSettings
@@ -96,7 +97,9 @@ class Machine:
             snapshot=self.driver.snapshot,
             lag=self.lag.summary,
             now=clock.now,
+            faults=lambda: self.faults.num_by_kind,
         )
+        self.faults = Faults(map(parsed_fault, settings.fault), seed=settings.seed, clock=clock)
         self.num_in_flight = 0
         """Answers that have begun and not ended."""
         self.live_request_ids: set[str] = set()
@@ -113,8 +116,13 @@ class Machine:
 
     def event_stream(self, request: web.BaseRequest) -> AbstractAsyncContextManager[EventStream]:
         """An open stream of events as the answer to ``request``."""
-        interval_s = self.settings.sse_keep_alive_interval
-        return event_stream(request, self.headers(request), comment_interval_s=interval_s)
+        fault = request.fault if isinstance(request, HttpRequest) else None
+        return event_stream(
+            request,
+            self.headers(request),
+            comment_interval_s=self.settings.sse_keep_alive_interval,
+            interruption=None if fault is None else StreamFault(fault, self.faults),
+        )
 
     def check_admission(self, num_new: int) -> None:
         """Refuse a request when the server holds as many as it may."""

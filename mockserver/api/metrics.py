@@ -108,6 +108,7 @@ class Metrics(Collector):
         snapshot: Callable[[], Snapshot],
         lag: Callable[[], LagSummary],
         now: Callable[[], float],
+        faults: Callable[[], Mapping[str, int]],
     ) -> None:
         self.requests = RequestBooks(max_model_len)
         self.http = HttpBooks()
@@ -115,6 +116,7 @@ class Metrics(Collector):
         self._snapshot = snapshot
         self._lag = lag
         self._now = now
+        self._faults = faults
         self._model_name = model_name
         self._labels = {"engine": "0", "model_name": model_name}
         self._created_at = unix_seconds()
@@ -327,6 +329,10 @@ class Metrics(Collector):
             family.add_sample("replayrig:lag_seconds", {"quantile": quantile}, lag_s)
         family.add_sample("replayrig:lag_seconds_count", {}, lag.num_samples)
         yield family
+        happened = CounterMetricFamily("replayrig:faults", "Faults that befell requests, by kind.", labels=["kind"])
+        for kind, count in self._faults().items():
+            happened.add_metric([kind], count)
+        yield happened
         yield GaugeMetricFamily(
             "replayrig:simulated_seconds", "Simulated seconds since the server started.", value=self._now()
         )

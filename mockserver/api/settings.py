@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from mockserver.api.faults import KINDS, parsed_fault
 from mockserver.node_settings import NodeSettings
 from mockserver.node_settings import setting as _setting
 from mockserver.profile_files import find_profile
@@ -41,6 +42,9 @@ class ServerSettings(NodeSettings):
     sse_keep_alive_interval: int = _setting(0, "seconds between comments in a silent stream; 0: none")
     stream_interval: int = _setting(1, "tokens in one streamed chunk, at least")
     dev_mode: bool = _setting(True, "serve /reset_prefix_cache, /server_info and the like")
+    fault: tuple[str, ...] = _setting(
+        (), f"KIND=SHARE or KIND=SHARE:SECONDS, what goes wrong for a share of the requests: {', '.join(KINDS)}"
+    )
     # -- limits --------------------------------------------------------------------------------------------------
     max_num_queued_reqs: int | None = _setting(None, "requests in the server before it answers 503")
     max_body_mb: float = _setting(64.0, "megabytes one request body may have")
@@ -73,6 +77,8 @@ class ServerSettings(NodeSettings):
                 raise ValueError(f"{name} must be a positive number, got {value}")
         if not 0.0 <= self.tool_call_probability <= 1.0:
             raise ValueError(f"tool_call_probability must be in [0, 1], got {self.tool_call_probability}")
+        for text in self.fault:
+            parsed_fault(text)
         if any(not name for name in (*self.served_model_name, *self.api_key)):
             raise ValueError("served_model_name and api_key must not be empty")
 
