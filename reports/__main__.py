@@ -14,15 +14,17 @@ from rich.console import Console
 
 from mockserver.profile_files import write_profile
 from reports.calibrate import calibrate, calibrate_table, profile_of
-from reports.compare import Comparison, compare
+from reports.compare import compare
 from reports.export import FORMATS, TABLES, export
+from reports.fidelity import fidelity
+from reports.fidelity_page import as_json, write_fidelity_page
 from reports.figures import FIGURES
 from reports.html import write_page
 from reports.load import load_run
 from reports.numbers import Objectives
 from reports.observations import SchedulerLimits
 from reports.summary import parse_objectives, summary_of
-from reports.terminal import print_calibration, print_comparison
+from reports.terminal import print_calibration, print_comparison, print_fidelity
 from traces.jsonl import TraceError, read_run
 
 FINE, INVALID, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -50,8 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Print what the runs measured, side by side where there are several."""
+    if options.least > 1 and (options.mock is not None or options.live):
+        return _mock_against_live(options)
     if len(options.run) < options.least:
-        raise ValueError(f"compare needs two runs or more, got {len(options.run)}")
+        raise ValueError(f"{options.name} needs {options.least} runs or more, got {len(options.run)}")
     comparison = compare([load_run(path) for path in options.run], _objectives(options))
     if options.json:
         summaries = [{"label": run.label, **summary_of(run.numbers)} for run in comparison.runs]
@@ -59,8 +63,29 @@ def show(options: argparse.Namespace) -> int:
     else:
         print_comparison(comparison, _console())
     if options.html is not None:
-        _write_html(comparison, options.html, quiet=options.json)
+        _say_size(options.html, write_page(comparison, options.html), quiet=options.json)
     return FINE if comparison.is_valid else INVALID
+
+
+def _mock_against_live(options: argparse.Namespace) -> int:
+    if options.mock is None or not options.live or options.run:
+        raise ValueError("compare needs both --mock RUN and --live RUN..., and no other runs then")
+    bounds = {}
+    for text in options.bound:
+        name, _, percent = text.partition("=")
+        try:
+            bounds[name] = float(percent) / 100
+        except ValueError:
+            raise ValueError(f"a bound is NAME=PERCENT, for example ttft=8, got {text!r}") from None
+    runs = compare([load_run(path) for path in (options.mock, *options.live)]).runs
+    found = fidelity(runs[0], runs[1:], bounds)
+    if options.json:
+        print(json.dumps(as_json(found), indent=2))
+    else:
+        print_fidelity(found, _console())
+    if options.html is not None:
+        _say_size(options.html, write_fidelity_page(found, options.html), quiet=options.json)
+    return FINE if found.is_close and all(run.is_valid for run in runs) else INVALID
 
 
 def export_runs(options: argparse.Namespace) -> int:
@@ -110,8 +135,7 @@ def calibrate_server(options: argparse.Namespace) -> int:
     return FINE
 
 
-def _write_html(comparison: Comparison, path: Path, *, quiet: bool) -> None:
-    num_bytes = write_page(comparison, path)
+def _say_size(path: Path, num_bytes: int, *, quiet: bool) -> None:
     if not quiet:
         print(f"{path}: {num_bytes / 1e6:.1f} MB, opens in a browser without a network")
 
@@ -140,13 +164,23 @@ def _parser() -> argparse.ArgumentParser:
         ("compare", 2, "two or more runs, side by side"),
     ):
         command = commands.add_parser(name, help=text, description=f"Show {text}.")
-        command.add_argument("run", nargs="+", type=Path, metavar="RUN", help="a run's directory")
+        command.add_argument(
+            "run", nargs="+" if least == 1 else "*", type=Path, metavar="RUN", help="a run's directory"
+        )
         command.add_argument("--json", action="store_true", help="print the numbers as JSON")
         command.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page")
         command.add_argument(
             "--goodput", nargs="+", default=(), metavar="NAME:MS", help="objectives: ttft:500 tpot:50 e2el:10000"
         )
-        command.set_defaults(command=show, least=least)
+        command.set_defaults(command=show, least=least, name=name)
+        if name == "compare":
+            command.add_argument(
+                "--mock", type=Path, metavar="RUN", help="a run on the mock, to hold against live ones"
+            )
+            command.add_argument("--live", nargs="+", type=Path, metavar="RUN", help="runs on the live server")
+            command.add_argument(
+                "--bound", nargs="+", default=(), metavar="NAME=%", help="largest median errors: ttft=8 tpot=5 e2e=5"
+            )
     _add_export(commands)
     _add_calibrate(commands)
     return parser

@@ -49,6 +49,7 @@ _PAGE = """<!DOCTYPE html>
 </html>
 """
 
+Section = tuple[str, str, str]
 _TOO_LONG = "<p>Left out: the replay holds at most {limit:,} calls. Show fewer or shorter runs to see it.</p>"
 
 
@@ -63,39 +64,49 @@ def render(comparison: Comparison) -> str:
     """The whole page as text."""
     shown = figures(comparison)
     streams = events(comparison)
-    sections = [
+    sections: list[Section] = [
         ("finding", "Finding", _finding(comparison, shown)),
-        ("overview", "At a glance", _charts(shown, ("prompt_tokens", "critical_path"))),
+        ("overview", "At a glance", charts_markup(shown, ("prompt_tokens", "critical_path"))),
         ("replay", "Replay", stage.replay(comparison) if streams else _TOO_LONG.format(limit=MAX_CALLS)),
         ("lanes", "One task", stage.lanes(comparison) if streams else ""),
         ("numbers", "All numbers", _table(comparison)),
-        ("distributions", "Distributions", _charts(shown, ("task_time", "ttft", "tpot", "e2e"))),
+        ("distributions", "Distributions", charts_markup(shown, ("task_time", "ttft", "tpot", "e2e"))),
         (
             "over-time",
             "Over time",
-            _charts(shown, ("prefill_queue", "batch", "kv_pool", "evictions", "token_rates", "output_rate")),
+            charts_markup(shown, ("prefill_queue", "batch", "kv_pool", "evictions", "token_rates", "output_rate")),
         ),
         ("runs", "The runs", _provenance(comparison)),
     ]
-    sections = [section for section in sections if section[2]]
-    data = {
-        "runs": [run.label for run in comparison.runs],
-        "events": streams,
-        "charts": {
-            figure.name: chart(figure, comparison) | {"series": _series(figure, comparison)} for figure in shown
+    return assemble(
+        title=_title(comparison),
+        subtitle=_subtitle(comparison),
+        validity=_validity(comparison),
+        sections=sections,
+        data={
+            "runs": [run.label for run in comparison.runs],
+            "events": streams,
+            "charts": {
+                figure.name: chart(figure, comparison) | {"series": _series(figure, comparison)} for figure in shown
+            },
         },
-    }
+    )
+
+
+def assemble(*, title: str, subtitle: str, validity: str, sections: Sequence[Section], data: dict[str, Any]) -> str:
+    """A page of sections (key, title, markup; those without markup are left out) over the data its scripts read."""
+    shown = [section for section in sections if section[2]]
     scripts = [_plotly(), *(_part(name) for name in ("page.js", "events.js", "replay.js", "lanes.js"))]
     return _PAGE.format(
         policy=_policy(scripts),
-        title=escape(_title(comparison)),
+        title=escape(title),
         style=_part("page.css"),
-        subtitle=escape(_subtitle(comparison)),
-        validity=_validity(comparison),
-        navigation="".join(f'<a href="#{key}">{title}</a>' for key, title, _ in sections),
+        subtitle=escape(subtitle),
+        validity=validity,
+        navigation="".join(f'<a href="#{key}">{heading}</a>' for key, heading, _ in shown),
         sections="\n".join(
-            f'<section id="{key}" aria-labelledby="{key}-title"><h2 id="{key}-title">{title}</h2>{body}</section>'
-            for key, title, body in sections
+            f'<section id="{key}" aria-labelledby="{key}-title"><h2 id="{key}-title">{heading}</h2>{body}</section>'
+            for key, heading, body in shown
         ),
         data=embedded_json(data),
         scripts="\n".join(f"<script>{script}</script>" for script in scripts),
@@ -181,7 +192,7 @@ def _finding(comparison: Comparison, shown: Sequence[Figure]) -> str:
     for text in finding(comparison):
         first, dot, rest = _unbroken(text).partition(". ")
         words += f"<p><strong>{escape(first + dot)}</strong>{escape(rest)}</p>"
-    pictures = _charts(shown, ("makespan", "hit_rate"))
+    pictures = charts_markup(shown, ("makespan", "hit_rate"))
     return f'<div class="beside"><div class="finding">{words}</div>{pictures}</div>'
 
 
@@ -190,7 +201,7 @@ def _unbroken(text: str) -> str:
     return re.sub(r"(?<=\d) (?=(?:s|M|G|%|times)\b|%)", "\u00a0", text)
 
 
-def _charts(shown: Sequence[Figure], names: Sequence[str]) -> str:
+def charts_markup(shown: Sequence[Figure], names: Sequence[str]) -> str:
     by_name = {figure.name: figure for figure in shown}
     parts = [_figure(by_name[name]) for name in names if name in by_name]
     return f'<div class="charts">{"".join(parts)}</div>' if parts else ""

@@ -9,6 +9,8 @@ from rich.text import Text
 
 from reports.calibrate import ADVICE, UNITS, Calibration
 from reports.compare import Comparison
+from reports.fidelity import Fidelity
+from reports.fidelity_page import gap_rows, verdict_lines
 from reports.finding import finding
 from reports.intervals import differences_to_first, format_difference
 from reports.repeats import noise_statements
@@ -59,6 +61,27 @@ def comparison_table(comparison: Comparison) -> Table:
                 cells.append("" if difference is None else format_difference(difference))
             table.add_row(title, *cells)
     return table
+
+
+def print_fidelity(found: Fidelity, console: Console) -> None:
+    """The verdict for each metric, then the errors by prompt length, then what live runs differ by."""
+    for run in (found.mock, *found.live):
+        if not run.is_valid:
+            reasons = "; ".join(run.numbers.invalid_reasons)
+            console.print(Text(f"INVALID: {run.label}: {reasons}", style="bold red"))
+    for line, is_close in verdict_lines(found):
+        console.print(Text(line, style="" if is_close else "bold red"))
+    for title, gaps in (("mock against live", found.gaps), ("live runs among themselves", found.floors)):
+        if not gaps:
+            continue
+        head, rows = gap_rows(gaps)
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        table.add_column(title)
+        for name in head[1:]:
+            table.add_column(name, justify="right")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
 
 
 def print_calibration(calibration: Calibration, console: Console) -> None:

@@ -1,5 +1,4 @@
-"""Records of requests that ran on a mock engine with a known step cost, as a client with a front end would see them.
-"""
+"""Records of requests that ran on an engine of known step cost, as a client behind a front end sees them."""
 
 from __future__ import annotations
 

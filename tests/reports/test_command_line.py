@@ -63,7 +63,7 @@ def test_compare_writes_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[s
         (["show", "{tmp}"], "run.json is missing"),
         (["show", "{run}", "--goodput", "speed:1"], "goodput objective"),
         (["show", "{run}", "--html", "{tmp}/no/such/folder/page.html"], "No such file or directory"),
-        (["compare", "{run}"], "two runs or more"),
+        (["compare", "{run}"], "needs 2 runs or more, got 1"),
     ],
 )
 def test_wrong_input_is_one_line_on_stderr_and_status_2(
