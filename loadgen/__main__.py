@@ -19,7 +19,8 @@ from loadgen.config import OWN_MOCK, Settings
 from loadgen.live import LiveView
 from loadgen.perform import Outcome, RunError, perform
 from loadgen.server_view import TargetError
-from loadgen.sources import OneLineParser, SettingsError, add_flags, dashed, load_settings
+from loadgen.sources import READER
+from mockserver.settings import OneLineParser, SettingsError, dashed
 from traces.jsonl import TraceError
 from traces.workload import Workload, load_workload
 
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if command in CALCULATORS:
             print("\n".join(CALCULATORS[command].lines(flags)))
             return EXIT_FINE
-        settings = load_settings(flags, os.environ)
+        settings = READER.load(flags, os.environ)
         _check(settings)
         workload = load_workload(settings.workload, seed=settings.seed, num_tasks=settings.num_tasks)
         return _experiment(settings, workload) if command == "experiment" else _run(settings, workload)
@@ -65,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(
             name, help=text, description=text, argument_default=argparse.SUPPRESS, allow_abbrev=False
         )
-        add_flags(command, name)
+        READER.add_flags(command, name)
     for name, calculator in CALCULATORS.items():
         command = commands.add_parser(name, help=calculator.HELP, description=calculator.HELP, allow_abbrev=False)
         calculator.add_flags(command)

@@ -15,7 +15,7 @@ from loadgen.sandboxes import GB, SandboxPool
 from loadgen.tool_layer import ToolLayer, WorkerPool
 from loadgen.tools import ToolTimes
 from mockserver.node_settings import NodeSettings
-from mockserver.node_settings import setting as _setting
+from mockserver.settings import setting as _setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

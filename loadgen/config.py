@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from loadgen.agent_settings import AgentSettings
-from mockserver.node_settings import setting as _setting
+from mockserver.settings import setting as _setting
 
 IN_PROCESS = "in-process"
 OWN_MOCK = "http"

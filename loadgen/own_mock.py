@@ -14,9 +14,9 @@ import aiohttp
 
 from loadgen.config import Settings
 from loadgen.server_view import TargetError
-from loadgen.sources import flag_of
 from mockserver.clock import WallClock
 from mockserver.node_settings import NODE_SETTINGS
+from mockserver.settings import flag_of
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 15.0

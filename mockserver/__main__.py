@@ -13,8 +13,9 @@ from mockserver import list_profiles
 from mockserver.api.app import start
 from mockserver.api.logs import set_up_logs
 from mockserver.api.settings import ServerSettings
-from mockserver.api.sources import SettingsError, load_settings
+from mockserver.api.sources import load_settings
 from mockserver.clock import run_wall
+from mockserver.settings import SettingsError
 from mockserver.tokens import encoding
 
 

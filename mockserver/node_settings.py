@@ -5,20 +5,16 @@ Names that vLLM has are vLLM's, and mean what they mean there; ``None`` leaves a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Literal
 
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.profiles import DEFAULT_PROFILE, PROFILES, Profile
 from mockserver.engine.routing import ROUTING_POLICIES
 from mockserver.profile_files import find_profile
+from mockserver.settings import setting
 
 _AT_LEAST_ONE = ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size", "data_parallel_size")
-
-
-def setting(default: Any, text: str, *, flags: tuple[str, ...] = (), only: str = "") -> Any:
-    """A field with its help text, further flags for it, and the command it belongs to where it is one's only."""
-    return field(default=default, metadata={"help": text, "flags": flags, "only": only})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +65,8 @@ class NodeSettings:
         if config.num_kv_tokens < config.max_model_len:
             # As vLLM, which will not start where its cache cannot hold one request of the model's full length.
             raise ValueError(
-                f"a KV pool of {config.num_kv_tokens} tokens ({config.num_blocks} blocks of {config.block_size}) cannot "
-                f"hold one request of max_model_len {config.max_model_len}: lower --max-model-len or give more blocks"
+                f"a KV pool of {config.num_kv_tokens} tokens ({config.num_blocks} blocks of {config.block_size}) "
+                f"cannot hold one request of max_model_len {config.max_model_len}: lower --max-model-len or give more blocks"
             )
 
     @property

@@ -11,8 +11,8 @@ from typing import Literal
 
 from mockserver.api.faults import KINDS, parsed_fault
 from mockserver.node_settings import NodeSettings
-from mockserver.node_settings import setting as _setting
 from mockserver.profile_files import find_profile
+from mockserver.settings import setting as _setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from loadgen.config import Settings
-from loadgen.sources import OneLineParser, SettingsError, add_flags, dashed, load_settings
+from loadgen.sources import READER
+from mockserver.settings import OneLineParser, SettingsError, dashed
 
 
 def load(*argv: str, command: str = "run", environ: dict[str, str] | None = None) -> Settings:
     parser = OneLineParser(argument_default=argparse.SUPPRESS, allow_abbrev=False)
-    add_flags(parser, command)
-    return load_settings(vars(parser.parse_args([dashed(one) for one in argv])), environ or {})
+    READER.add_flags(parser, command)
+    return READER.load(vars(parser.parse_args([dashed(one) for one in argv])), environ or {})
 
 
 def test_without_anything_given_the_engine_is_in_this_process_and_time_is_virtual() -> None:

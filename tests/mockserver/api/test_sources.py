@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from mockserver.api.settings import ServerSettings
-from mockserver.api.sources import SettingsError, load_settings
+from mockserver.api.sources import load_settings
+from mockserver.settings import SettingsError
 
 
 def test_defaults_are_those_of_the_class() -> None:
