@@ -66,7 +66,8 @@ class NodeSettings:
             # As vLLM, which will not start where its cache cannot hold one request of the model's full length.
             raise ValueError(
                 f"a KV pool of {config.num_kv_tokens} tokens ({config.num_blocks} blocks of {config.block_size}) "
-                f"cannot hold one request of max_model_len {config.max_model_len}: lower --max-model-len or give more blocks"
+                f"cannot hold one request of max_model_len {config.max_model_len}: "
+                "lower --max-model-len or give more blocks"
             )
 
     @property
