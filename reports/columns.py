@@ -6,7 +6,7 @@ NaN stands where a call lacks a value; nothing is guessed and nothing is zero-fi
 from __future__ import annotations
 
 import dataclasses
-import itertools
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -103,17 +103,19 @@ _ORDINARY_CALL_FIELDS = (
 
 def call_columns(calls: Iterable[CallRecord]) -> CallColumns:
     """The calls as columns; one pass, so that a generator over a huge file will do."""
-    names: list[tuple[str, str, str]] = []
+    call_ids: list[str] = []
+    task_ids: list[str] = []
+    agent_ids: list[str] = []
     succeeded: list[bool] = []
     gaps: list[Floats] = []
-    values: list[tuple[float, ...]] = []
-    interned: dict[str, str] = {}
+    values = array("d")
+    known: dict[str, str] = {}  # one string object for each id, however many calls name it
     for call in calls:
-        task_id = interned.setdefault(call.task_id, call.task_id)
-        agent_id = interned.setdefault(call.agent_id, call.agent_id)
-        names.append((call.call_id, task_id, agent_id))
+        call_ids.append(call.call_id)
+        task_ids.append(known.setdefault(call.task_id, call.task_id))
+        agent_ids.append(known.setdefault(call.agent_id, call.agent_id))
         succeeded.append(call.error is None)
-        values.append(
+        values.extend(
             (
                 call.index,
                 call.due_at,
@@ -131,16 +133,14 @@ def call_columns(calls: Iterable[CallRecord]) -> CallColumns:
         )
         if call.error is None and len(call.chunk_at) > 1:
             gaps.append(np.diff(np.asarray(call.chunk_at, dtype=np.float64)))
-    width = len(_ORDINARY_CALL_FIELDS)
-    flat = np.fromiter(itertools.chain.from_iterable(values), dtype=np.float64, count=width * len(values))
-    table = flat.reshape(-1, width).T
+    table = np.array(values, dtype=np.float64).reshape(-1, len(_ORDINARY_CALL_FIELDS)).T
     return CallColumns(
-        call_id=tuple(name[0] for name in names),
-        task_id=tuple(name[1] for name in names),
-        agent_id=tuple(name[2] for name in names),
+        call_id=tuple(call_ids),
+        task_id=tuple(task_ids),
+        agent_id=tuple(agent_ids),
         succeeded=np.asarray(succeeded, dtype=np.bool_),
         chunk_gap_s=np.concatenate(gaps) if gaps else np.empty(0),
-        **dict(zip(_ORDINARY_CALL_FIELDS, table, strict=True)),
+        **dict(zip(_ORDINARY_CALL_FIELDS, np.ascontiguousarray(table), strict=True)),
     )
 
 
@@ -160,15 +160,25 @@ def task_columns(tasks: Iterable[TaskRecord]) -> TaskColumns:
 
 def tool_columns(tools: Iterable[ToolRecord]) -> ToolColumns:
     """The tool executions as columns."""
-    rows = list(tools)
+    texts: tuple[list[str], ...] = ([], [], [], [], [])
+    times = array("d")
+    known: dict[str, str] = {}
+    for tool in tools:
+        for column, text in zip(
+            texts, (tool.task_id, tool.agent_id, tool.call_id, tool.name, tool.domain), strict=True
+        ):
+            column.append(known.setdefault(text, text))
+        times.extend((tool.started_at, tool.ended_at))
+    task_id, agent_id, call_id, name, domain = map(tuple, texts)
+    started_at, ended_at = np.ascontiguousarray(np.array(times, dtype=np.float64).reshape(-1, 2).T)
     return ToolColumns(
-        task_id=tuple(tool.task_id for tool in rows),
-        agent_id=tuple(tool.agent_id for tool in rows),
-        call_id=tuple(tool.call_id for tool in rows),
-        name=tuple(tool.name for tool in rows),
-        domain=tuple(tool.domain for tool in rows),
-        started_at=_floats(tool.started_at for tool in rows),
-        ended_at=_floats(tool.ended_at for tool in rows),
+        task_id=task_id,
+        agent_id=agent_id,
+        call_id=call_id,
+        name=name,
+        domain=domain,
+        started_at=started_at,
+        ended_at=ended_at,
     )
 
 

@@ -154,33 +154,48 @@ class RunWriter:
 
 def read_run(directory: Path) -> Run:
     """A run directory as it stands: of a run that was killed, everything up to its last whole record."""
-    header_path = directory / "run.json"
-    header_json = _read_json(header_path)
-    version = header_json.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise TraceError(f"{header_path}: schema_version must be {SCHEMA_VERSION}, got {version!r}")
-    header: RunHeader = _parse(_adapter(RunHeader), orjson.dumps(header_json), str(header_path))
+    header = read_header(directory)
     summary_path = directory / "summary.json"
     return Run(
         header=header,
-        calls=_read_records(directory / "calls.jsonl", CallRecord, complete=header.complete),
-        tools=_read_records(directory / "tools.jsonl", ToolRecord, complete=header.complete),
-        tasks=_read_records(directory / "tasks.jsonl", TaskRecord, complete=header.complete),
-        samples=_read_records(directory / "server.jsonl", ServerSample, complete=header.complete),
+        calls=list(iter_records(directory / "calls.jsonl", CallRecord, complete=header.complete)),
+        tools=list(iter_records(directory / "tools.jsonl", ToolRecord, complete=header.complete)),
+        tasks=list(iter_records(directory / "tasks.jsonl", TaskRecord, complete=header.complete)),
+        samples=list(iter_records(directory / "server.jsonl", ServerSample, complete=header.complete)),
         summary=_read_json(summary_path) if summary_path.exists() else {},
     )
 
 
-def _read_records(path: Path, kind: Callable[..., T], *, complete: bool) -> list[T]:
+def read_header(directory: Path) -> RunHeader:
+    """The header of a run directory."""
+    path = directory / "run.json"
+    header_json = _read_json(path)
+    version = header_json.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise TraceError(f"{path}: schema_version must be {SCHEMA_VERSION}, got {version!r}")
+    header: RunHeader = _parse(_adapter(RunHeader), orjson.dumps(header_json), str(path))
+    return header
+
+
+def iter_records(path: Path, kind: Callable[..., T], *, complete: bool) -> Iterator[T]:
+    """The records of one file of a run, one at a time.
+
+    ``complete``: the run ended, so that a last line which is cut off is damage and not the moment of its death.
+    """
+    adapter = _adapter(kind)
     try:
-        lines = path.read_bytes().split(b"\n")
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.endswith(b"\n"):
+                    if complete:
+                        raise TraceError(
+                            f"{path}:{number}: the file ends inside a record, but run.json says it is complete"
+                        )
+                    return
+                if line != b"\n":
+                    yield _parse(adapter, line, f"{path}:{number}")
     except OSError as error:
         raise TraceError(f"{path}: {_reason(error)}") from None
-    cut_off = lines.pop()  # empty unless the writer was killed inside its last record
-    if cut_off and complete:
-        raise TraceError(f"{path}:{len(lines) + 1}: the file ends inside a record, but run.json says it is complete")
-    adapter = _adapter(kind)
-    return [_parse(adapter, line, f"{path}:{number}") for number, line in enumerate(lines, start=1) if line]
 
 
 def _write_json(path: Path, value: object) -> None:
