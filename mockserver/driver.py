@@ -31,10 +31,13 @@ class TokenBurst:
 class Generation:
     """A submitted request: wait for its end, or read its tokens as they come."""
 
-    __slots__ = ("_at", "_num_read", "_waiter", "request")
+    __slots__ = ("_at", "_interval", "_num_read", "_num_wanted", "_waiter", "request")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, *, interval: int = 1) -> None:
         self.request = request
+        self._interval = interval
+        self._num_wanted = 1
+        """Tokens that are worth waking somebody for: the first at once, then ``interval`` more each time."""
         self._waiter: asyncio.Future[None] | None = None
         self._num_read = 0
         self._at = 0.0
@@ -99,6 +102,7 @@ class Generation:
             finished = self.request.is_finished
             if num_new or finished:
                 self._num_read += num_new
+                self._num_wanted = self._num_read + self._interval
                 yield TokenBurst(num_new, self._at, finished)
                 if finished:
                     return
@@ -111,6 +115,13 @@ class Generation:
             await self._waiter
         finally:
             self._waiter = None
+
+    def advance(self, at: float) -> None:
+        """Wake whoever waits for tokens, if there are enough of them; for the driver."""
+        if self.request.num_generated_tokens >= self._num_wanted:
+            self.notify(at)
+        else:
+            self._at = at
 
     def notify(self, at: float) -> None:
         """Wake whoever waits; for the driver."""
@@ -147,10 +158,11 @@ class Driver:
         self._num_watched = 0
 
     def submit(
-        self, request: Request, *, watch: bool = False, rank: int | None = None, session_id: str | None = None
+        self, request: Request, *, watch: int = 0, rank: int | None = None, session_id: str | None = None
     ) -> Generation:
         """Queue a request now, on a rank of the router's choice unless one is given.
 
+        ``watch``: somebody reads its tokens as they come, so many at a time (the first at once); 0: only its end counts.
         RequestTooLongError (one line, vLLM's words) if it could never run; ValueError for a rank that is not there.
         """
         if rank is None:
@@ -159,11 +171,11 @@ class Driver:
             raise ValueError(f"data_parallel_rank {rank} is out of range [0, {len(self.engines)}).")
         if request.request_id in self._rank_by_id:
             raise ValueError(f"request_id {request.request_id!r} is in use")
-        request.watched = watch
+        request.watched = watch > 0
         self.engines[rank].add(request, self.clock.now())
-        generation = self._generation_by_id[request.request_id] = Generation(request)
+        generation = self._generation_by_id[request.request_id] = Generation(request, interval=watch)
         self._rank_by_id[request.request_id] = rank
-        self._num_watched += watch
+        self._num_watched += request.watched
         self._group_by_rank[rank].wake()
         return generation
 
@@ -223,7 +235,7 @@ class Driver:
         if self._num_watched:
             for request in result.sampled:
                 if request.watched and not request.is_finished:
-                    self._generation_by_id[request.request_id].notify(at)
+                    self._generation_by_id[request.request_id].advance(at)
         for request in result.finished:
             self._forget(request.request_id, at)
         self.lag.record(self.clock.now() - at)

@@ -148,9 +148,9 @@ class Machine:
         salt: str = "",
         placement: Placement,
         reads_cache: bool = True,
-        watch: bool = False,
+        watch: int = 0,
     ) -> Generation:
-        """Hand a reply to the engine, which decides when its tokens appear."""
+        """Hand a reply to the engine, which decides when its tokens appear; ``watch`` as in ``Driver.submit``."""
         num_output_tokens = num_tokens(reply.token_ids)
         request = Request(
             request_id=f"{request_id}-{self.next_number()}",
