@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO, TypeVar
 
@@ -18,30 +19,38 @@ LARGE_BYTES = 50_000_000
 _SAY_EVERY = 50_000
 
 
-def load_run(directory: Path, *, progress: TextIO | None = None) -> RunColumns:
+def load_run(directory: Path, *, progress: TextIO | None = None, large_bytes: int = LARGE_BYTES) -> RunColumns:
     """The run that was written to ``directory``; ``TraceError`` says in one line what is wrong with it.
 
-    How far the reading of large files is goes to ``progress`` (by default stderr).
+    How far the reading of files of ``large_bytes`` or more is goes to ``progress`` (by default stderr).
     """
     if not directory.is_dir():
         raise TraceError(f"{directory}: no such run directory")
     if not (directory / "run.json").is_file():
         raise TraceError(f"{directory}: holds no run (run.json is missing)")
     header = read_header(directory)
-    stream = sys.stderr if progress is None else progress
+    told = _Progress(stream=sys.stderr if progress is None else progress, large_bytes=large_bytes)
     return collect(
         header=header,
-        calls=_records(directory / "calls.jsonl", CallRecord, header, stream),
-        tools=_records(directory / "tools.jsonl", ToolRecord, header, stream),
-        tasks=_records(directory / "tasks.jsonl", TaskRecord, header, stream),
-        samples=_records(directory / "server.jsonl", ServerSample, header, stream),
+        calls=_records(directory / "calls.jsonl", CallRecord, header, told),
+        tools=_records(directory / "tools.jsonl", ToolRecord, header, told),
+        tasks=_records(directory / "tasks.jsonl", TaskRecord, header, told),
+        samples=_records(directory / "server.jsonl", ServerSample, header, told),
     )
 
 
-def _records(path: Path, kind: Callable[..., T], header: RunHeader, stream: TextIO) -> Iterator[T]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Progress:
+    """Where and about which files it is said how far the reading is."""
+
+    stream: TextIO
+    large_bytes: int
+
+
+def _records(path: Path, kind: Callable[..., T], header: RunHeader, told: _Progress) -> Iterator[T]:
     records = iter_records(path, kind, complete=header.complete)
-    is_large = path.exists() and path.stat().st_size >= LARGE_BYTES
-    return _telling(records, path, stream) if is_large else records
+    is_large = path.exists() and path.stat().st_size >= told.large_bytes
+    return _telling(records, path, told.stream) if is_large else records
 
 
 def _telling(records: Iterator[T], path: Path, stream: TextIO) -> Iterator[T]:

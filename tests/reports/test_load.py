@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from reports import load
 from reports.load import load_run
 from reports.validity import invalid_reasons
 from tests.reports.run_files import write_react_run
@@ -52,11 +51,10 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_run(run)
 
 
-def test_reading_a_large_file_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_a_large_file_says_how_far_it_is(tmp_path: Path) -> None:
     run = write_react_run(tmp_path / "run", call_s=2.0)
-    monkeypatch.setattr(load, "LARGE_BYTES", 1000)
     told = io.StringIO()
 
-    load_run(run, progress=told)
+    load_run(run, progress=told, large_bytes=1000)
 
     assert "calls.jsonl (0 MB): 4 records" in told.getvalue()
