@@ -12,14 +12,11 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http_parser import RawRequestMessage
-from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
 
 from mockserver.api import anthropic, chat, completions, info, responses, scale_out
 from mockserver.api.errors import ApiError, Detail, Unauthorized
 from mockserver.api.http import HttpRequest, json_response
+from mockserver.api.listener import Listener
 from mockserver.api.machine import Machine
 from mockserver.api.settings import ServerSettings
 from mockserver.clock import Clock, WallClock, real_seconds
@@ -211,28 +208,10 @@ async def start(settings: ServerSettings, *, clock: Clock | None = None) -> Runn
     """Make a machine and listen."""
     machine = Machine(settings, clock or WallClock(settings.time_scale))
     app = App(machine)
-    loop = asyncio.get_running_loop()
-    max_bytes = int(settings.max_body_mb * 2**20)
-
-    def make_request(
-        message: RawRequestMessage,
-        payload: StreamReader,
-        protocol: RequestHandler,
-        writer: AbstractStreamWriter,
-        task: asyncio.Task[None],
-    ) -> web.BaseRequest:
-        return HttpRequest(message, payload, protocol, writer, task, loop, client_max_size=max_bytes)
-
-    server = web.Server(
-        app,
-        request_factory=make_request,
-        handler_cancellation=True,
-        keepalive_timeout=settings.keep_alive_timeout,
-        access_log=None,
-    )
+    server = Listener(app, settings)
     driver = asyncio.create_task(machine.driver.run(), name="mockserver driver")
     try:
-        listener = await loop.create_server(server, settings.host, settings.port, backlog=4096)
+        listener = await asyncio.get_running_loop().create_server(server, settings.host, settings.port, backlog=4096)
     except BaseException:
         driver.cancel()
         raise

@@ -110,6 +110,7 @@ def _check_tool_parser(body: ChatRequest, machine: Machine) -> None:
 
 def started(call: ChatCall, machine: Machine, *, watch: bool) -> list[Choice]:
     """Hand the call's replies to the engine."""
+    interval = max(call.body.stream_interval or 1, machine.settings.stream_interval) if watch else 0
     choices: list[Choice] = []
     for index, reply in enumerate(replies_to(call.body, call.sampling, call.prompt, machine)):
         generation = machine.start(
@@ -120,7 +121,7 @@ def started(call: ChatCall, machine: Machine, *, watch: bool) -> list[Choice]:
             salt=call.body.cache_salt or "",
             placement=call.placement,
             reads_cache=call.num_prompt_logprobs is None,
-            watch=watch,
+            watch=interval,
         )
         choices.append(Choice(index=index, reply=reply, generation=generation, call_ids=_call_ids(call.body, reply)))
     return choices
@@ -130,8 +131,9 @@ def _call_ids(body: ChatRequest, reply: Any) -> list[str]:
     """Fresh ids, or those of the script."""
     call_ids = new_call_ids(reply)
     script = body.replayrig.reply if body.replayrig is not None else None
-    for number, call in enumerate((script or {}).get("tool_calls") or ()):
-        if number < len(call_ids) and isinstance(call.get("id"), str):
+    calls = (script or {}).get("tool_calls")
+    for number, call in enumerate(calls if isinstance(calls, list) else ()):
+        if number < len(call_ids) and isinstance(call, dict) and isinstance(call.get("id"), str):
             call_ids[number] = call["id"]
     return call_ids
 

@@ -15,6 +15,7 @@ import orjson
 from mockserver.api.errors import ApiError
 from mockserver.api.instances import check_schema, instance, matching
 from mockserver.api.machine import Machine
+from mockserver.api.prompts import plain_reply
 from mockserver.api.replies import Kind, Reply, Span, generate, prose, scripted, thinking
 from mockserver.api.sampling import Sampling
 from mockserver.api.schema import ChatRequest, CompletionRequest, NamedToolChoice, StructuredOutputs
@@ -33,7 +34,7 @@ def replies_to(
 ) -> list[Reply]:
     """One reply for each choice that was asked for."""
     if request.replayrig is not None and request.replayrig.reply is not None:
-        spans = scripted(request.replayrig.reply, machine.encoder)
+        spans = scripted(plain_reply(request.replayrig.reply, model=machine.model_names[0]), machine.encoder)
         reply = generate(spans, sampling.limits, seed=f"{machine.settings.seed}/script")
         return [reply] * sampling.num_choices
     seed = _seed(request, sampling, prompt, machine)

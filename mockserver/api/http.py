@@ -104,6 +104,15 @@ class HttpRequest(web.BaseRequest):
     """A request, and the fault that is to befall it."""
 
     fault: Fault | None = None
+    read_timeout_s: float = 30.0
+
+    async def read(self) -> bytes:
+        """The body; a client that takes too long over it is given up."""
+        try:
+            async with asyncio.timeout(self.read_timeout_s):
+                return await super().read()
+        except TimeoutError:
+            raise ApiError("The request was not received in time", status=408, type="Request Timeout") from None
 
 
 class EventStream(web.StreamResponse):

@@ -15,6 +15,8 @@ from pydantic import BaseModel, Field, WrapValidator
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 from typing_extensions import TypedDict
 
+from mockserver.api.errors import ApiError
+
 
 class PromptCacheBreakpoint(TypedDict):
     mode: Literal["explicit"]
@@ -291,6 +293,9 @@ def _are_plain_calls(calls: Any) -> bool:
 def _validate(messages: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     """The messages as the client sent them: validation only complains, it converts nothing."""
     if not are_plain(messages):
+        for message in messages if isinstance(messages, list) else ():
+            if isinstance(message, dict) and isinstance(message.get("tool_calls"), int | float):
+                raise ApiError(f"'{type(message['tool_calls']).__name__}' object is not iterable")
         handler(messages)
     return messages
 

@@ -80,10 +80,17 @@ def plain_messages(messages: Sequence[Mapping[str, Any]], *, model: str) -> Sequ
     return [_plain_message(message, model) for message in messages]
 
 
+def plain_reply(reply: Mapping[str, Any], *, model: str) -> Mapping[str, Any]:
+    """A scripted assistant message as the template wants it, whatever it leaves out."""
+    message = {**reply, "role": "assistant"}
+    return reply if are_plain([message]) else _plain_message(message, model)
+
+
 def _plain_message(message: Mapping[str, Any], model: str) -> dict[str, Any]:
     role = message.get("role") or _harmony_role(message)
     plain: dict[str, Any] = {"role": role, "content": _text(message.get("content"), model)}
-    calls = [_plain_call(call) for call in message.get("tool_calls") or () if isinstance(call, Mapping)]
+    calls = message.get("tool_calls")
+    calls = [_plain_call(call) for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
     if role == "assistant" and calls:
         plain["tool_calls"] = calls
     return plain
@@ -111,6 +118,8 @@ def _plain_call(call: Mapping[str, Any]) -> dict[str, Any]:
 def _text(content: Any, model: str) -> str:
     if content is None or isinstance(content, str):
         return content or ""
+    if not isinstance(content, list | tuple):
+        raise ApiError(f"Invalid content: {content!r}")
     texts = []
     for part in content:
         if isinstance(part, str):
