@@ -55,6 +55,11 @@ def system_tokens(system_prompt: str, tools: Iterable[ToolSchema]) -> int:
     return message_tokens(system_prompt) + (TOOLS_BEGIN_TOKENS + sum(schemas) + TOOLS_END_TOKENS if schemas else 0)
 
 
+def num_output_tokens(turn: Turn) -> int:
+    """Tokens that the model generates in ``turn``: as recorded, else as many as its text has."""
+    return reply_tokens(turn) if turn.num_output_tokens is None else turn.num_output_tokens
+
+
 def react_steps(turns: Iterable[Turn]) -> Iterator[Turn]:
     """All calls in one line, a spawned subagent's right after the turn that spawned it."""
     for turn in turns:

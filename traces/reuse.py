@@ -9,20 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from mockserver import tokens
 from mockserver.tokens import TOKEN_BYTES
-from traces.prompt_size import (
-    END_TOKENS,
-    TOOLS_BEGIN_TOKENS,
-    TOOLS_END_TOKENS,
-    CallSize,
-    react_tools,
-)
+from traces.history import start_ids
+from traces.prompt_size import CallSize, react_tools
 from traces.trajectory import RecordedPrompt, Trajectory
 
-_NO_TOKEN = b"\xff\xff\xff\xff"
-_SYSTEM = _NO_TOKEN + b"\xfe\xff\xff\xff" + _NO_TOKEN
-_USER = _NO_TOKEN + b"\xfd\xff\xff\xff" + _NO_TOKEN
 _LONGEST_START = 32_768 * TOKEN_BYTES
 """Two tasks that share more than their first 32k tokens are taken to share that much."""
 
@@ -53,7 +44,7 @@ class Reuse:
 
     def _add_start(self, trajectory: Trajectory) -> int:
         """How many tokens of its history ``trajectory`` shares with one before it."""
-        start = start_of(trajectory)
+        start = start_ids(trajectory.system_prompt, react_tools(trajectory), trajectory.user_prompt)[:_LONGEST_START]
         at = bisect_left(self._starts, start)
         neighbours = self._starts[max(at - 1, 0) : at + 1]
         self._starts.insert(at, start)
@@ -72,24 +63,6 @@ class Reuse:
             path.append(before)
         self._path = path
         return min(num_known * prompt.block_size, prompt.num_tokens)
-
-
-def start_of(trajectory: Trajectory) -> bytes:
-    """The start of the task's history as token ids; the template's own pieces are filled up with no token."""
-    tools = react_tools(trajectory)
-    parts = []
-    if trajectory.system_prompt or tools:
-        parts += [_SYSTEM, tokens.encode(trajectory.system_prompt)]
-    if tools:
-        parts.append(_NO_TOKEN * TOOLS_BEGIN_TOKENS)
-        for tool in tools:
-            parts += [tokens.encode(tool.text), _NO_TOKEN]
-        parts.append(_NO_TOKEN * TOOLS_END_TOKENS)
-    if parts:
-        parts.append(_NO_TOKEN * END_TOKENS)
-    if trajectory.user_prompt:
-        parts += [_USER, tokens.encode(trajectory.user_prompt), _NO_TOKEN * END_TOKENS]
-    return b"".join(parts)[:_LONGEST_START]
 
 
 def num_common_bytes(one: bytes, other: bytes) -> int:

@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import Any
 
 from traces.domains import domain_of
-from traces.importers.chat import Measured, schemas_of, to_json
+from traces.importers.chat import Measured, schemas_of, text_of, to_json
 from traces.importers.fields import get, get_count, get_list, get_number, get_object, get_text
 from traces.importers.groups import read_groups
 from traces.importers.log import ImportLog
-from traces.importers.requests import Request, read_requests
+from traces.importers.requests import Request, Result, read_requests
 from traces.importers.sources import Source
 from traces.trajectory import Trajectory
 
@@ -48,8 +48,20 @@ def _read_conversation(conversation_id: str, turns: list[Any], log: ImportLog) -
 
 def _requests(turns: list[Any]) -> list[Request]:
     requests = [_request(None, turns[0])] + [_request(before, turn) for before, turn in pairwise(turns)]
-    requests[-1] = replace(requests[-1], reply=_last_reply(turns[-1]))
+    requests[-1] = replace(requests[-1], reply=_last_reply(turns[-1]), results=_last_results(turns[-1]))
     return requests
+
+
+def _last_results(turn: Any) -> list[Result]:
+    results = []
+    for call in get_list(turn, "recorded_tool_calls_after"):
+        output = get(call, "output")
+        duration_ms = get_number(call, "duration_ms")
+        latency_s = None if duration_ms is None else max(duration_ms / 1000, 0.0)
+        if output is not None:
+            call_id = get_text(call, "tool_call_id")
+            results.append(Result(call_id=call_id, text=text_of(output), latency_s=latency_s))
+    return results
 
 
 def _last_reply(turn: Any) -> Any:

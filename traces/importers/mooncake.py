@@ -51,7 +51,7 @@ def read(source: Source, log: ImportLog) -> Iterator[Trajectory]:
             conversation = conversations.pop(key, None) if key is not None else None
             if conversation is None:
                 conversation = _Conversation(
-                    task_id=f"request-{number:05d}",
+                    task_id=_session_of(row) or f"request-{number:05d}",
                     started_at=_seconds(row, is_seconds),
                     kept=KeptBlocks(block_size=block_size, scope=""),
                 )
@@ -93,6 +93,11 @@ def _trajectory(conversation: _Conversation) -> Trajectory:
         source=NAME,
         started_at=conversation.started_at,
     )
+
+
+def _session_of(row: Any) -> str:
+    session_id = get(row, "session_id")
+    return session_id if isinstance(session_id, str) else ""
 
 
 def _key(row: Any) -> str | None:

@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from traces.domains import domain_of
-from traces.importers.chat import Conversation, schemas_of
+from traces.importers.chat import Conversation, schemas_of, text_of
 from traces.importers.clock_times import AgentTimes, between
+from traces.importers.fields import get, get_list
 from traces.importers.log import BadRecord, ImportLog
 from traces.importers.otel_spans import Span, input_messages, output_message, spans_in
-from traces.importers.requests import Request, read_requests
+from traces.importers.requests import Request, Result, read_requests
 from traces.importers.sources import Source, parse_json
 from traces.trajectory import Subagent, ToolSchema, Trajectory
 
 NAME = "otel"
+_CALL_IDS = ("gen_ai.tool.call.id", "tool_call.id")
 _SESSIONS = ("gen_ai.conversation.id", "session.id", "exgentic.session.id")
 
 
@@ -92,10 +94,16 @@ class _Trace:
             raise BadRecord("no spans of model calls in it")
         self._calls = sorted(calls, key=_begin)
         self._begin = _begin(self._calls[0])
+        tools = [one for one in spans if one.kind == "tool"]
         self._latency_by_call_id = {
-            one.text("gen_ai.tool.call.id", "tool_call.id"): between(one.started, one.ended) or 0.0
-            for one in spans
-            if one.kind == "tool"
+            one.text(*_CALL_IDS): latency_s
+            for one in tools
+            if (latency_s := between(one.started, one.ended)) is not None
+        }
+        self._result_by_call_id = {
+            one.text(*_CALL_IDS): text_of(one.attributes["gen_ai.tool.call.result"])
+            for one in tools
+            if "gen_ai.tool.call.result" in one.attributes
         }
 
     def trajectories(self) -> Iterator[Trajectory]:
@@ -203,20 +211,31 @@ class _Trace:
             until = _begin(agent.calls[index + 1]) if index + 1 < len(agent.calls) else float("inf")
             started = [child for child in children if child.calls and child.started < until]
             children = [child for child in children if child not in started]
-            times.waited_for(max((child.ended for child in started), default=None))
+            times.waited_for(max((child.ended for child in started if child.ended <= until), default=None))
             requests.append(
                 Request(
                     messages=input_messages(call),
-                    reply=output_message(call),
+                    reply=(reply := output_message(call)),
+                    results=self._results(reply),
                     measured=measured,
                     latency_by_call_id=self._latency_by_call_id,
-                    spawns=[self._subagent(child, call) for child in started],
+                    spawns=[self._subagent(child, call, is_background=child.ended > until) for child in started],
                 )
             )
         conversation = read_requests(requests, tools=tools, domain_of=domain_of, log=self._log)
         return conversation, tools
 
-    def _subagent(self, agent: _Agent, spawned_by: Span) -> Subagent:
+    def _results(self, reply: Any) -> list[Result]:
+        """What the spans of tools say that the calls in ``reply`` returned."""
+        calls = get_list(reply, "tool_calls") if reply is not None else []
+        ids = [call_id for call in calls if isinstance(call_id := get(call, "id"), str)]
+        return [
+            Result(call_id=one, text=self._result_by_call_id[one], latency_s=self._latency_by_call_id.get(one))
+            for one in ids
+            if one in self._result_by_call_id
+        ]
+
+    def _subagent(self, agent: _Agent, spawned_by: Span, *, is_background: bool) -> Subagent:
         conversation, tools = self._read(agent, agent.started)
         span = self._span_by_id.get(agent.name)
         is_agent = span is not None and span.kind == "agent"
@@ -228,6 +247,7 @@ class _Trace:
             tools=tools,
             turns=conversation.turns,
             delay_s=between(_end(spawned_by), agent.started) or 0.0,
+            is_background=is_background,
         )
 
 

@@ -32,6 +32,15 @@ Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one tool returned."""
+
+    call_id: str
+    text: str
+    latency_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One recorded call: the whole prompt, and what came back if that was recorded."""
 
@@ -43,6 +52,8 @@ class Request:
     """How long the tools took whose results are new in this prompt."""
     spawns: Sequence[Subagent] = ()
     """The agents that this call started."""
+    results: Sequence[Result] = ()
+    """What the tools of this call returned, where that is known without a later prompt."""
 
 
 def read_requests(
@@ -71,6 +82,8 @@ def read_requests(
         if request.spawns:
             builder.add_spawns(list(request.spawns))
             kept.forget()
+    for result in requests[-1].results if requests else ():  # the others' are in the prompts after them
+        builder.add_result(result.text, call_id=result.call_id, latency_s=result.latency_s)
     return builder.conversation()
 
 
@@ -85,7 +98,7 @@ def key_of(message: Any) -> Key:
     """Messages with equal keys are the same message."""
     calls = get_list(message, "tool_calls")
     functions = [get_object(call, "function") or call for call in calls]
-    called = "\n".join(f"{get(one, 'name')}({get(one, 'arguments')})" for one in functions)
+    called = "\n".join(f"{text_of(get(one, 'name'))}({text_of(get(one, 'arguments'))})" for one in functions)
     return get_text(message, "role"), text_of(get(message, "content")), called
 
 
