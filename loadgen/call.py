@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from loadgen.context import Conversation, Message
+from traces.record import CallRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +56,38 @@ class Transport(Protocol):
     async def complete(self, call: Call) -> Completion:
         """Send ``call`` and return when its answer has ended; failures are in the Completion, not raised."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoneCall:
+    """A call that has ended."""
+
+    record: CallRecord
+    ended_at: float
+    """When its agent could go on."""
+
+
+def record_of(call: Call, completion: Completion, *, index: int, due_at: float) -> CallRecord:
+    """What is kept of ``call``, its agent's ``index``-th, which was due at ``due_at``."""
+    return CallRecord(
+        call_id=call.call_id,
+        task_id=call.task_id,
+        agent_id=call.agent_id,
+        index=index,
+        due_at=due_at,
+        sent_at=completion.sent_at,
+        first_token_at=completion.first_token_at,
+        last_token_at=completion.last_token_at,
+        num_prompt_tokens=completion.num_prompt_tokens,
+        num_cached_tokens=completion.num_cached_tokens,
+        num_output_tokens=completion.num_output_tokens,
+        expected_output_tokens=completion.expected_output_tokens,
+        finish_reason=completion.finish_reason,
+        error=completion.error,
+        status=completion.status,
+        scheduled_at=completion.scheduled_at,
+        num_preemptions=completion.num_preemptions,
+        num_retries=completion.num_retries,
+        lag_s=completion.lag_s,
+        chunk_at=completion.chunk_at,
+    )

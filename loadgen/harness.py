@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from loadgen.abilities import Abilities
 from loadgen.context_policy import ContextPolicy
 from loadgen.sandboxes import SandboxPool
+from loadgen.state import StateKeeper
 from loadgen.tool_layer import ToolLayer
 from mockserver.clock import Clock
 
@@ -28,6 +29,8 @@ class Harness:
     """None: tools take their time and nothing else."""
     sandboxes: SandboxPool | None = None
     batch_window: BatchWindow | None = None
+    state: StateKeeper | None = None
+    """None: a run that is killed is lost."""
     num_cuts: int = 0
     """Histories that the context policy made shorter."""
     num_summaries: int = 0
@@ -56,6 +59,8 @@ class Harness:
             notes["tools"] = self.tools.totals.text()
         if self.sandboxes is not None:
             notes["sandboxes"] = self.sandboxes.text()
+        if self.state is not None:
+            notes["state"] = self.state.totals.text()
         if self.batch_window is not None:
             notes["batch_window"] = self.batch_window.text()
         return notes

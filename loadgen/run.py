@@ -9,11 +9,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from loadgen import recut
+from loadgen.agent import CallFailed
 from loadgen.architectures import Architecture
 from loadgen.call import Transport
 from loadgen.harness import Harness
 from loadgen.recorder import Recorder
-from loadgen.session import CallFailed, Session
+from loadgen.session import Session
 from loadgen.tools import ToolTimes
 from mockserver.clock import Clock
 from traces.record import ServerSample, TaskRecord

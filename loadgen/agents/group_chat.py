@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from loadgen import recut
-from loadgen.session import Agent, Session
+from loadgen.agent import Agent
+from loadgen.session import Session
 from traces.trajectory import Trajectory, Turn
 
 SYSTEM_PROMPT = (

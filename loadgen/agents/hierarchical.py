@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loadgen import recut
+from loadgen.agent import Agent
 from loadgen.agents.orchestrator import DELEGATE_TOOL, delegate_turn
-from loadgen.session import Agent, Session
+from loadgen.session import Session
 from mockserver.filler import filler
 from traces.trajectory import Trajectory, Turn
 

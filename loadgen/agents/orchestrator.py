@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import orjson
 
 from loadgen import recut
-from loadgen.session import Agent, Session
+from loadgen.agent import Agent
+from loadgen.session import Session
 from traces.trajectory import ToolCall, ToolSchema, Trajectory, Turn
 
 DELEGATE = "delegate"

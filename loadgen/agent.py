@@ -1,0 +1,250 @@
+"""What an architecture makes its agents from: a history that grows, model calls and tools, and the time of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from loadgen.abilities import error_text
+from loadgen.call import Call, DoneCall, record_of
+from loadgen.context import (
+    Conversation,
+    Message,
+    assistant_message,
+    text_of_recorded_prompt,
+    tool_message,
+    user_message,
+    with_text,
+)
+from loadgen.context_policy import ASK_FOR_A_SUMMARY, ContextPolicy
+from loadgen.room import fitted
+from loadgen.state import Checkpoint
+from loadgen.tool_layer import failure_text
+from mockserver.filler import filler
+from traces.prompt_size import reply_tokens
+from traces.record import ToolRecord
+from traces.trajectory import ToolCall, Turn
+
+if TYPE_CHECKING:
+    from loadgen.session import Session
+
+
+class CallFailed(Exception):
+    """A model call failed: its task ends here, the others go on. The text is the call's error."""
+
+
+@dataclass(eq=False, slots=True)
+class Agent:
+    """One agent: a history that grows, one model call at a time."""
+
+    agent_id: str
+    session: Session
+    conversation: Conversation
+    due_at: float
+    """When its next call is due: its predecessors are done and their tools have answered."""
+    index: int = 0
+    last_said: str = ""
+    last_result: str = ""
+    recorded_hashes: tuple[int, ...] = ()
+    """Of the last prompt that the recording has only hashes of."""
+    audience: tuple[Agent, ...] = ()
+    """Agents whose histories grow by everything that this one's grows by: they share a transcript."""
+
+    @property
+    def report(self) -> str:
+        """What it says last; where it has said nothing, what its last tool answered."""
+        return self.last_said or self.last_result
+
+    def hear(self, text: str) -> None:
+        """The user, or another agent, says ``text``."""
+        self._grow(user_message(text))
+
+    def follow(self, other: Agent) -> None:
+        """Its next call waits for all that ``other`` has done so far."""
+        self.due_at = max(self.due_at, other.due_at)
+
+    def receive(self, tool_call_id: str, text: str, *, at: float) -> None:
+        """A tool's answer that the architecture made up itself (a subagent's report), there at ``at``."""
+        self._grow(tool_message(tool_call_id, text))
+        self.due_at = max(self.due_at, at)
+
+    async def say(self, turn: Turn, *, is_overhead: bool = False) -> None:
+        """One model call, answered as ``turn`` was; the history grows by the answer. Tools are not run.
+
+        ``is_overhead`` marks a call that is not in the recording: a plan, a hand-over, a choice of who is next.
+        """
+        if turn.prompt is not None:
+            self.recorded_hashes = turn.prompt.hashes_after(self.recorded_hashes)
+            text = text_of_recorded_prompt(turn.prompt, self.recorded_hashes)
+            self.conversation = Conversation(messages=[user_message(text)])
+        else:
+            if turn.user_message is not None:
+                self.hear(turn.user_message)
+            if self.session.harness.context_policy is not None:
+                await self._keep_to(self.session.harness.context_policy)
+        turn = with_text(turn, f"{self.agent_id}#{self.index}")
+        reply = assistant_message(turn)
+        num_output_tokens = reply_tokens(turn)
+        self._make_room(num_output_tokens)
+        await self._call(reply, num_output_tokens, is_overhead=is_overhead)
+        self._grow(reply)
+        if turn.content:
+            self.last_said = turn.content
+
+    async def use_tools(self, turn: Turn) -> None:
+        """Run the tools that ``turn`` asked for, side by side; the history grows by their answers.
+
+        Tools that are given up are asked for once more.
+        """
+        if not turn.tool_calls:
+            return
+        failed = await self._run_tools(turn.tool_calls)
+        if failed:
+            again = Turn(tool_calls=tuple(replace(call, call_id=f"{call.call_id}-again") for call in failed))
+            await self.say(again, is_overhead=True)
+            await self._run_tools(again.tool_calls, is_last_chance=True)
+
+    async def take_turn(self, turn: Turn) -> None:
+        """One model call and the tools it asks for; where the model gets a call wrong, once more."""
+        abilities = self.session.harness.abilities
+        if abilities is not None:
+            for wrong in abilities.wrong_tries(self.session.task_id, turn, num_tools=len(self.conversation.tools)):
+                await self.say(replace(wrong, user_message=turn.user_message), is_overhead=True)
+                turn = replace(turn, user_message=None)
+                for call in wrong.tool_calls:
+                    self.receive(call.call_id, error_text(call), at=self.due_at)
+        await self.say(turn)
+        await self.use_tools(turn)
+
+    async def _run_tools(self, calls: Sequence[ToolCall], *, is_last_chance: bool = False) -> list[ToolCall]:
+        """Run ``calls``; returns those that were given up."""
+        session = self.session
+        state = session.harness.state
+        call_id = f"{self.agent_id}#{self.index - 1}"
+        known = state.done_tools(call_id) if state is not None else None
+        asked_at = self.due_at
+        records = known or [self._run_tool(call, call_id, asked_at, is_last_chance=is_last_chance) for call in calls]
+        failed = []
+        for call, record in zip(calls, records, strict=True):
+            is_failed = record.is_error and not call.is_error
+            self.receive(call.call_id, failure_text(call) if is_failed else call.result, at=record.ended_at)
+            if is_failed:
+                failed.append(call)
+        if known is None:
+            await session.clock.sleep_until(self.due_at)
+            if state is not None:
+                await state.save_tools(call_id, records, self._checkpoint())
+        for record in records:
+            session.recorder.tool(record)
+        session.num_tool_calls += len(records)
+        session.ended(self.due_at)
+        self.last_result = calls[-1].result
+        return failed
+
+    def _run_tool(self, call: ToolCall, call_id: str, asked_at: float, *, is_last_chance: bool) -> ToolRecord:
+        session = self.session
+        layer = session.harness.tools
+        is_error = call.is_error
+        if layer is None:
+            ended_at = asked_at + session.tool_times.latency_s(session.task_id, call)
+        else:
+            done = layer.run(session.task_id, call, asked_at=asked_at, is_last_chance=is_last_chance)
+            ended_at = done.answered_at
+            is_error = is_error or done.is_failed
+        return ToolRecord(
+            task_id=session.task_id,
+            agent_id=self.agent_id,
+            call_id=call_id,
+            name=call.name,
+            domain=call.domain,
+            started_at=asked_at,
+            ended_at=ended_at,
+            is_error=is_error,
+        )
+
+    async def _keep_to(self, policy: ContextPolicy) -> None:
+        """Make the history as short as ``policy`` wants it, which may take a call."""
+        harness = self.session.harness
+        if policy.summarises:
+            if not policy.is_worth_a_summary(self.conversation):
+                return
+            before = self.conversation
+            self.conversation = Conversation(tools=before.tools, messages=list(before.messages))
+            self.conversation.add(user_message(ASK_FOR_A_SUMMARY))
+            summary = filler(f"summary/{self.agent_id}/{self.index}", policy.summary_tokens)
+            reply = Turn(content=summary)
+            self._make_room(reply_tokens(reply))
+            await self._call(assistant_message(reply), reply_tokens(reply), is_overhead=True)
+            self.conversation = policy.summarised(before, summary)
+            harness.num_summaries += 1
+            return
+        shorter = policy.cut(self.conversation)
+        harness.num_cuts += shorter is not self.conversation
+        self.conversation = shorter
+
+    def _grow(self, message: Message) -> None:
+        self.conversation.add(message)
+        for agent in self.audience:
+            agent.conversation.add(message)
+
+    def _make_room(self, num_output_tokens: int) -> None:
+        limit = self.session.max_model_len
+        if limit is None:
+            return
+        self.conversation, num_removed = fitted(self.conversation, num_output_tokens=num_output_tokens, limit=limit)
+        self.session.recorder.num_results_removed += num_removed
+
+    async def _call(self, reply: Message, num_output_tokens: int, *, is_overhead: bool) -> None:
+        session = self.session
+        state = session.harness.state
+        call_id = f"{self.agent_id}#{self.index}"
+        done = state.done_call(call_id) if state is not None else None
+        if done is None:
+            done = await self._send(call_id, reply, num_output_tokens, is_overhead=is_overhead)
+        session.recorder.num_overhead_calls += is_overhead
+        session.recorder.call(done.record)
+        self.index += 1
+        session.num_calls += 1
+        if done.record.error is not None:
+            raise CallFailed(done.record.error)
+        self.due_at = done.ended_at
+        session.ended(self.due_at)
+
+    async def _send(self, call_id: str, reply: Message, num_output_tokens: int, *, is_overhead: bool) -> DoneCall:
+        session = self.session
+        harness, recorder = session.harness, session.recorder
+        if harness.batch_window is not None:
+            self.due_at = harness.batch_window.release_at(self.due_at)
+            await session.clock.sleep_until(self.due_at)
+        if harness.state is not None:
+            await harness.state.begin_step(self.agent_id, self.index)
+        call = Call(
+            call_id=call_id,
+            task_id=session.task_id,
+            agent_id=self.agent_id,
+            conversation=self.conversation,
+            reply=reply,
+            num_output_tokens=num_output_tokens,
+            is_overhead=is_overhead,
+        )
+        recorder.num_in_flight += 1
+        try:
+            completion = await session.transport.complete(call)
+        finally:
+            recorder.num_in_flight -= 1
+        done = DoneCall(
+            record=record_of(call, completion, index=self.index, due_at=self.due_at), ended_at=completion.ended_at
+        )
+        if harness.state is not None and completion.error is None:
+            await harness.state.save_call(done, self._checkpoint(reply))
+        return done
+
+    def _checkpoint(self, reply: Message | None = None) -> Checkpoint:
+        """Its state: with ``reply``, after the call that is being answered by it."""
+        return Checkpoint(
+            agent_id=self.agent_id,
+            num_calls=self.index if reply is None else self.index + 1,
+            conversation=self.conversation,
+            reply=reply,
+        )

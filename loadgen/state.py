@@ -1,0 +1,192 @@
+"""Agents' state: loaded and stored with every step, so that a run that was killed goes on where it stood.
+
+A step is a model call, or the tools that it asked for. What is stored with it, all or nothing: the step's records,
+and the agent's state after it (how many calls it has made, and its history with the tools' answers). Before a step
+the agent's state is loaded, and must be where this process believes it to be: a store that lost steps, or a second
+process at the same run, is found out there.
+
+To resume, the architectures run again from the start; a step that is in the store is taken from there and not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import TypeAdapter
+
+from loadgen.call import DoneCall
+from loadgen.context import Conversation, Message
+from loadgen.stores.store import StateStore, StoreDownError, StoreError, open_store
+from mockserver.clock import Clock, real_seconds
+from traces.record import ToolRecord
+
+T = TypeVar("T")
+
+_RUN, _AGENT, _CALL, _TOOLS = "run", "agent/", "call/", "tools/"
+_PAUSE_REAL_S = 0.2
+_DONE_CALL: TypeAdapter[DoneCall] = TypeAdapter(DoneCall)
+_TOOL_RECORDS: TypeAdapter[list[ToolRecord]] = TypeAdapter(list[ToolRecord])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """An agent after a step."""
+
+    agent_id: str
+    num_calls: int
+    conversation: Conversation
+    reply: Message | None
+    """What it said last, where its history does not have it yet."""
+
+    def to_json(self) -> bytes:
+        """What is stored; the history's text is made once and grows with it."""
+        history = bytes(self.conversation.messages_json()) or b"["
+        if self.reply is not None:
+            history += (b"" if history == b"[" else b",") + orjson.dumps(self.reply)
+        return b'{"num_calls":%d,"history":%b]}' % (self.num_calls, history)
+
+
+def num_calls_of(checkpoint: bytes | None) -> int:
+    """The position that a stored checkpoint holds; nothing stored is the start."""
+    if checkpoint is None:
+        return 0
+    return int(checkpoint[len(b'{"num_calls":') : checkpoint.index(b",")])
+
+
+@dataclass(eq=False, slots=True)
+class StateTotals:
+    """What keeping state took."""
+
+    num_steps: int = 0
+    num_resumed: int = 0
+    """Steps that were in the store already."""
+    num_retries: int = 0
+    loaded_bytes: int = 0
+    stored_bytes: int = 0
+    real_s: float = 0.0
+
+    def text(self) -> str:
+        """One line for the run's header."""
+        num = max(self.num_steps, 1)
+        return (
+            f"{self.num_steps:,} steps stored, {self.num_resumed:,} taken from the store; a step loads"
+            f" {self.loaded_bytes / num / 1000:.1f} KB and stores {self.stored_bytes / num / 1000:.1f} KB in"
+            f" {self.real_s / num * 1000:.2f} ms of real time; {self.num_retries:,} retries"
+        )
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class StateKeeper:
+    """The state of one run's agents in a store."""
+
+    store: StateStore
+    clock: Clock
+    patience_s: float
+    """Real seconds to wait for a store that does not answer."""
+    resumes_at: float = 0.0
+    """When the latest step ended that the store has."""
+    totals: StateTotals = field(default_factory=StateTotals)
+    _call_by_id: dict[str, DoneCall] = field(default_factory=dict)
+    _tools_by_call_id: dict[str, list[ToolRecord]] = field(default_factory=dict)
+    _started_at: dict[str, float] = field(default_factory=dict)
+
+    async def begin(self, fingerprint: Mapping[str, Any], *, resume: bool, run: str) -> None:
+        """Start ``run`` afresh, or take over all that the store has of it."""
+        if not resume:
+            await self._patiently(self.store.clear)
+            await self._save({_RUN: orjson.dumps(fingerprint, option=orjson.OPT_SORT_KEYS)})
+            return
+        stored = await self._patiently(lambda: self.store.load(_RUN))
+        if stored is None:
+            raise StoreError(f"nothing to resume: the store has no run {run!r}")
+        before = orjson.loads(stored)
+        differing = [name for name, value in fingerprint.items() if before.get(name) != value]
+        if differing:
+            raise StoreError(f"run {run!r} cannot be resumed: it differs in {', '.join(differing)}")
+        calls = await self._patiently(lambda: self.store.load_all(_CALL))
+        tools = await self._patiently(lambda: self.store.load_all(_TOOLS))
+        self._take_over(map(_DONE_CALL.validate_json, calls.values()), tools)
+
+    def started_at(self, task_id: str) -> float | None:
+        """When ``task_id`` was due, where the store has a step of it."""
+        return self._started_at.get(task_id)
+
+    def done_call(self, call_id: str) -> DoneCall | None:
+        """The call, if it was done before the run was resumed."""
+        done = self._call_by_id.get(call_id)
+        self.totals.num_resumed += done is not None
+        return done
+
+    def done_tools(self, call_id: str) -> list[ToolRecord] | None:
+        """The tools that the call asked for, if they had all answered before the run was resumed."""
+        done = self._tools_by_call_id.get(call_id)
+        self.totals.num_resumed += done is not None
+        return done
+
+    async def begin_step(self, agent_id: str, num_calls: int) -> None:
+        """Load the state of an agent that is about to make its next call, having made ``num_calls``."""
+        value = await self._patiently(lambda: self.store.load(_AGENT + agent_id))
+        self.totals.loaded_bytes += len(value or b"")
+        found = num_calls_of(value)
+        if found < num_calls:
+            raise StoreError(f"the store has lost steps: {agent_id} has made {num_calls} calls, {found} are there")
+        if found > num_calls:
+            raise StoreError(f"somebody else is at this run: {agent_id} has made {num_calls} calls, {found} are there")
+
+    async def save_call(self, done: DoneCall, checkpoint: Checkpoint) -> None:
+        """A call has ended."""
+        await self._save_step(_CALL + done.record.call_id, orjson.dumps(done), checkpoint)
+
+    async def save_tools(self, call_id: str, records: Sequence[ToolRecord], checkpoint: Checkpoint) -> None:
+        """The tools that a call asked for have answered."""
+        await self._save_step(_TOOLS + call_id, orjson.dumps(records), checkpoint)
+
+    async def _save_step(self, key: str, records: bytes, checkpoint: Checkpoint) -> None:
+        self.totals.num_steps += 1
+        await self._save({key: records, _AGENT + checkpoint.agent_id: checkpoint.to_json()})
+
+    async def _save(self, entries: Mapping[str, bytes]) -> None:
+        self.totals.stored_bytes += sum(map(len, entries.values()))
+        await self._patiently(lambda: self.store.save(entries))
+
+    def _take_over(self, calls: Iterable[DoneCall], tools: Mapping[str, bytes]) -> None:
+        for done in calls:
+            record = done.record
+            self._call_by_id[record.call_id] = done
+            self.resumes_at = max(self.resumes_at, done.ended_at)
+            self._started_at[record.task_id] = min(self._started_at.get(record.task_id, record.due_at), record.due_at)
+        for key, value in tools.items():
+            records = _TOOL_RECORDS.validate_json(value)
+            self._tools_by_call_id[key.removeprefix(_TOOLS)] = records
+            self.resumes_at = max(self.resumes_at, *(record.ended_at for record in records))
+
+    async def _patiently(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Do it, again and again while the store is down: every operation may be done twice."""
+        started_at = real_seconds()
+        while True:
+            try:
+                result = await operation()
+            except StoreDownError as error:
+                waited_s = real_seconds() - started_at
+                if waited_s >= self.patience_s or self.clock.rate == float("inf"):
+                    raise StoreError(f"the state store is down ({error}); waited {waited_s:.0f} s for it") from None
+                self.totals.num_retries += 1
+                await self.clock.sleep_until(self.clock.now() + _PAUSE_REAL_S * self.clock.rate)
+            else:
+                self.totals.real_s += real_seconds() - started_at
+                return result
+
+
+@asynccontextmanager
+async def open_state(
+    url: str, run: str, *, fingerprint: Mapping[str, Any], resume: bool, clock: Clock, patience_s: float
+) -> AsyncIterator[StateKeeper]:
+    """The state of ``run`` in the store at ``url``; StoreError where that is down."""
+    async with open_store(url, run) as store:
+        keeper = StateKeeper(store=store, clock=clock, patience_s=patience_s)
+        await keeper.begin(fingerprint, resume=resume, run=run)
+        yield keeper
