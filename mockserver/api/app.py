@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from mockserver.api import anthropic, chat, completions, info, responses, scale_out
+from mockserver.api import anthropic, chat, completions, info, responses, scale_out, status
 from mockserver.api.errors import ApiError, Detail, Unauthorized
 from mockserver.api.http import HttpRequest, json_response
 from mockserver.api.listener import Listener
@@ -36,6 +36,7 @@ _ROUTES: dict[str, dict[str, Handler]] = {
     "/version": {"GET": info.version},
     "/metrics": {"GET": info.metrics},
     "/load": {"GET": info.load},
+    "/replayrig/status": {"GET": status.status},
     "/kv_event_sources": {"GET": scale_out.kv_event_sources},
     "/tokenize": {"POST": info.tokenize},
     "/detokenize": {"POST": info.detokenize},
@@ -56,7 +57,7 @@ _DEV_ROUTES: dict[str, dict[str, Handler]] = {
 }
 _GUARDED_PREFIXES = ("/v1", "/v2", "/inference", "/cohere")
 _GENERATING_PATHS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"))
-_UNCOUNTED_PATHS = frozenset(("/metrics", "/health", "/load", "/ping", "/version", "/server_info"))
+_UNCOUNTED_PATHS = frozenset(("/metrics", "/health", "/load", "/ping", "/version", "/server_info", "/replayrig/status"))
 _log = logging.getLogger("mockserver")
 
 
@@ -117,6 +118,8 @@ class App:
     def _handler(self, request: web.BaseRequest) -> Handler:
         path = request.path
         methods = self._routes.get(path)
+        if path == "/" and request.method == "GET" and "text/html" in request.headers.get("Accept", ""):
+            return status.page
         if methods is None and path.startswith("/v1/responses/") and path.count("/") <= 4:
             methods = _STORED_RESPONSES if not path.endswith("/cancel") else {"POST": responses.stored_response}
         if methods is None:

@@ -18,6 +18,7 @@ from mockserver.api.http import EventStream, HttpRequest, event_stream
 from mockserver.api.metrics import Metrics
 from mockserver.api.replies import Reply
 from mockserver.api.settings import ServerSettings
+from mockserver.api.status import RecentRequests
 from mockserver.clock import Clock
 from mockserver.driver import Generation
 from mockserver.engine.engine import RequestTooLongError
@@ -100,6 +101,7 @@ class Machine:
             faults=lambda: self.faults.num_by_kind,
         )
         self.faults = Faults(map(parsed_fault, settings.fault), seed=settings.seed, clock=clock)
+        self.recent = RecentRequests()
         self.num_in_flight = 0
         """Answers that have begun and not ended."""
         self.live_request_ids: set[str] = set()
@@ -174,6 +176,7 @@ class Machine:
         self.live_request_ids.discard(generation.request_id)
         if generation.finish_reason is None:
             self.driver.abort(generation.request_id)
+        self.recent.note(generation)
 
     def num_created_cache_tokens(self, generation: Generation) -> int:
         """Prompt tokens that this request put into the prefix cache."""
