@@ -92,7 +92,7 @@ def render_fidelity(found: Fidelity) -> str:
         f" profile {found.mock.header.profile or 'unknown'}",
         validity=validity,
         sections=sections,
-        data={"runs": [], "events": [], "charts": {figure.name: _chart(figure) for figure in shown}},
+        data={"runs": [], "events": None, "charts": {figure.name: _chart(figure) for figure in shown}},
     )
 
 

@@ -34,10 +34,20 @@ function unpack(packed) {
   };
 }
 
+/** The packed streams of all runs, once the browser has unzipped them. */
+let streams = [];
+async function loadStreams() {
+  if (report.events === null) return false;
+  const bytes = Uint8Array.from(atob(report.events), (character) => character.charCodeAt(0));
+  const unzipped = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  streams = JSON.parse(await new Response(unzipped).text());
+  return true;
+}
+
 const unpacked = new Map();
 /** A run's stream, unpacked when it is first looked at. */
 function runEvents(place) {
-  if (!unpacked.has(place)) unpacked.set(place, unpack(report.events[place]));
+  if (!unpacked.has(place)) unpacked.set(place, unpack(streams[place]));
   return unpacked.get(place);
 }
 

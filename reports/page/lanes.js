@@ -120,7 +120,7 @@ function fillTasks() {
   drawLanes();
 }
 
-if (report.events.length) {
+function startLanes() {
   document.getElementById("lanes-run").addEventListener("change", fillTasks);
   document.getElementById("lanes-task").addEventListener("change", drawLanes);
   document.addEventListener("themechange", () => { if (drawn.has(document.getElementById("lanes-chart"))) drawLanes(); });
@@ -131,3 +131,11 @@ if (report.events.length) {
   }, { rootMargin: "300px" });
   seen.observe(document.getElementById("lanes-chart"));
 }
+
+loadStreams().then((found) => {
+  if (!found) return;
+  startReplay();
+  listenToReplay();
+  startLanes();
+  root.dataset.ready = "true";
+});

@@ -220,7 +220,7 @@ function drawStrip(pen, side, y, width, text, line) {
 
 function startReplay() {
   const speeds = document.getElementById("replay-speed");
-  const whole = Math.max(...report.events.map((_, place) => runEvents(place).end));
+  const whole = Math.max(...streams.map((_, place) => runEvents(place).end));
   const around = whole / 30;  // by default the longest run takes half a minute
   const distance = (option) => Math.abs(Math.log(option.value / around));
   [...speeds.options].reduce((best, option) => distance(option) < distance(best) ? option : best).selected = true;
@@ -229,11 +229,10 @@ function startReplay() {
   new ResizeObserver(() => seek(replay.at)).observe(document.querySelector(".sides"));
 }
 
-if (report.events.length) {
+function listenToReplay() {
   document.getElementById("replay-speed").addEventListener("change", (event) => { replay.speed = Number(event.target.value); });
   document.getElementById("replay-play").addEventListener("click", () => setPlaying(!replay.playing));
   document.getElementById("replay-at").addEventListener("input", (event) => { seek(Number(event.target.value)); });
   for (const select of document.querySelectorAll(".side select")) select.addEventListener("change", setSides);
   document.addEventListener("themechange", () => seek(replay.at));
-  requestIdleCallback(startReplay, { timeout: 1500 });  // after the page is readable
 }

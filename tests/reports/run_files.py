@@ -48,7 +48,13 @@ def write_react_run(directory: Path, *, call_s: float, num_cached_tokens: int = 
         tasks.append(make_task(task_id, started_at=start, ended_at=end, num_calls=2, num_tool_calls=1))
     last = max(task.ended_at for task in tasks)
     samples = [
-        make_sample(last * k / 4, busy_s=last * k / 4, occupancy_s=last * k / 2, num_used_blocks=10 * (k % 4))
+        make_sample(
+            last * k / 4,
+            busy_s=last * k / 4,
+            occupancy_s=last * k / 2,
+            num_used_blocks=10 * (k % 4),
+            num_generated_tokens=round(10 * last * k / 4),
+        )
         for k in range(5)
     ]
     return write_run(directory, calls=calls, tools=tools, tasks=tasks, samples=samples, **header)

@@ -40,10 +40,26 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "page.html"
 
 
+@pytest.fixture(scope="module")
+def page(browser: Browser, page_file: Path) -> Page:
+    """One open page, for tests that leave it as they found it: paused at its start, in the light."""
+    return OpenPage(browser, page_file).page
+
+
+@pytest.fixture(autouse=True)
+def rewind(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "page" in request.fixturenames:
+        opened: Page = request.getfixturevalue("page")
+        opened.evaluate("setPlaying(false); seek(0)")
+
+
 class OpenPage:
     """A page and every complaint the browser made about it."""
 
-    def __init__(self, browser: Browser, path: Path, *, width: int = 1440, theme: str = "light") -> None:
+    def __init__(
+        self, browser: Browser, path: Path, *, width: int = 1440, theme: str = "light", expects: str = "stage"
+    ) -> None:
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme="dark" if theme == "dark" else "light"
         )
@@ -53,6 +69,8 @@ class OpenPage:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self._note_request(request.url))
         self.page.goto(path.as_uri())
+        if "stage" in expects:
+            wait_until(self.page, "document.documentElement.dataset.ready === 'true'")
 
     def _note_request(self, url: str) -> None:
         if not url.startswith(("file:", "data:", "blob:")):
@@ -97,8 +115,7 @@ def test_page_opens_within_3_seconds(browser: Browser, page_file: Path) -> None:
     assert min(took_ms) < 3000
 
 
-def test_play_moves_the_clock_and_pause_stops_it(browser: Browser, page_file: Path) -> None:
-    page = OpenPage(browser, page_file).page
+def test_play_moves_the_clock_and_pause_stops_it(page: Page) -> None:
     page.select_option("#replay-speed", "1")
 
     page.click("#replay-play")
@@ -111,8 +128,7 @@ def test_play_moves_the_clock_and_pause_stops_it(browser: Browser, page_file: Pa
     assert page.inner_text("#replay-play") == "Play"
 
 
-def test_play_stops_at_the_end_and_starts_over(browser: Browser, page_file: Path) -> None:
-    page = OpenPage(browser, page_file).page
+def test_play_stops_at_the_end_and_starts_over(page: Page) -> None:
     page.select_option("#replay-speed", "1000")
 
     page.click("#replay-play")
@@ -124,10 +140,8 @@ def test_play_stops_at_the_end_and_starts_over(browser: Browser, page_file: Path
     assert page.evaluate("replay.at") < 1.0
 
 
-def test_scrubbing_shows_what_the_records_say(browser: Browser, page_file: Path) -> None:
+def test_scrubbing_shows_what_the_records_say(page: Page) -> None:
     """At 2.5 s without a cache, task a is in its tool (2 to 3), task b's first call decodes (2 to 3)."""
-    page = OpenPage(browser, page_file).page
-
     page.evaluate("seek(2.5)")
     off = page.locator(".side").first
 
@@ -139,9 +153,7 @@ def test_scrubbing_shows_what_the_records_say(browser: Browser, page_file: Path)
     assert off.locator('[data-value="done"]').inner_text() == "1 of 2"
 
 
-def test_arrow_keys_scrub(browser: Browser, page_file: Path) -> None:
-    page = OpenPage(browser, page_file).page
-
+def test_arrow_keys_scrub(page: Page) -> None:
     page.focus("#replay-at")
     page.keyboard.press("End")
     page.keyboard.press("ArrowLeft")
@@ -149,9 +161,9 @@ def test_arrow_keys_scrub(browser: Browser, page_file: Path) -> None:
     assert 5.9 < page.evaluate("replay.at") < 6.0
 
 
-def test_every_control_is_reached_by_the_tab_key(browser: Browser, page_file: Path) -> None:
-    page = OpenPage(browser, page_file).page
+def test_every_control_is_reached_by_the_tab_key(page: Page) -> None:
     reached = set()
+    page.locator("nav a").first.focus()
 
     for _ in range(60):
         page.keyboard.press("Tab")
@@ -160,8 +172,7 @@ def test_every_control_is_reached_by_the_tab_key(browser: Browser, page_file: Pa
     assert {"theme", "replay-play", "replay-speed", "replay-at", "lanes-run", "lanes-task"} <= reached
 
 
-def test_picking_a_task_shows_its_lanes_and_why_it_took_so_long(browser: Browser, page_file: Path) -> None:
-    page = OpenPage(browser, page_file).page
+def test_picking_a_task_shows_its_lanes_and_why_it_took_so_long(page: Page) -> None:
     page.locator("#lanes").scroll_into_view_if_needed()
     page.locator("#lanes-chart .main-svg").first.wait_for()
 
@@ -175,9 +186,7 @@ def test_picking_a_task_shows_its_lanes_and_why_it_took_so_long(browser: Browser
     assert names == ["prefill", "decode", "tools", "critical path"]
 
 
-def test_theme_button_turns_the_page_dark_and_back(browser: Browser, page_file: Path) -> None:
-    page = OpenPage(browser, page_file).page
-
+def test_theme_button_turns_the_page_dark_and_back(page: Page) -> None:
     page.click("#theme")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     page.click("#theme")
@@ -186,8 +195,7 @@ def test_theme_button_turns_the_page_dark_and_back(browser: Browser, page_file: 
 
 
 @pytest.mark.parametrize("kind", ["svg", "png", "csv"])
-def test_a_chart_is_saved_for_a_slide(browser: Browser, page_file: Path, kind: str) -> None:
-    page = OpenPage(browser, page_file).page
+def test_a_chart_is_saved_for_a_slide(page: Page, kind: str) -> None:
     page.locator('[data-chart="makespan"] .main-svg').first.wait_for()
 
     with page.expect_download() as download:
