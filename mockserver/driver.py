@@ -7,6 +7,7 @@ steps that are due are worked off before it sleeps again; how late their tokens 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -162,7 +163,7 @@ class Driver:
     ) -> Generation:
         """Queue a request now, on a rank of the router's choice unless one is given.
 
-        ``watch``: somebody reads its tokens as they come, so many at a time (the first at once); 0: only its end counts.
+        ``watch``: somebody reads its tokens as they come, so many at a time (the first at once); 0: its end only.
         RequestTooLongError (one line, vLLM's words) if it could never run; ValueError for a rank that is not there.
         """
         if rank is None:
@@ -172,11 +173,13 @@ class Driver:
         if request.request_id in self._rank_by_id:
             raise ValueError(f"request_id {request.request_id!r} is in use")
         request.watched = watch > 0
-        self.engines[rank].add(request, self.clock.now())
+        group = self._group_by_rank[rank]
+        # A machine that is late lives in the past: what reaches it then has arrived in its own present.
+        self.engines[rank].add(request, min(self.clock.now(), group.present))
         generation = self._generation_by_id[request.request_id] = Generation(request, interval=watch)
         self._rank_by_id[request.request_id] = rank
         self._num_watched += request.watched
-        self._group_by_rank[rank].wake()
+        group.wake()
         return generation
 
     def abort(self, request_id: str) -> None:
@@ -219,7 +222,7 @@ class Driver:
                 await clock.settle_until(at)
                 continue
             joint = in_flight.popleft()
-            at = joint[0][1].ends_at
+            at = group.present = joint[0][1].ends_at
             if at > horizon:
                 await clock.settle_until(at)
             results = group.finish(joint)
@@ -257,6 +260,8 @@ class _Group:
     def __init__(self, engines: Sequence[Engine]) -> None:
         self.engines = engines
         self.max_steps_in_flight = engines[0].max_steps_in_flight
+        self.present = math.inf
+        """The end of the step that runs, infinite while none does: the model's time is no later than that."""
         self._arrival: asyncio.Future[None] | None = None
 
     def begin(self, at: float) -> _JointStep:
@@ -286,6 +291,7 @@ class _Group:
     async def wait_for_arrival(self) -> None:
         """Return when a request arrives; the engines have none."""
         assert not any(engine.num_requests for engine in self.engines), "what is queued fits into an empty pool"
+        self.present = math.inf
         self._arrival = asyncio.get_running_loop().create_future()
         try:
             await self._arrival

@@ -143,3 +143,28 @@ async def test_a_late_process_does_not_slow_the_model(rate: float) -> None:
     assert clock.now() >= generation.last_token_at
     assert driver.lag.summary().num_samples == 50
     loop.cancel()
+
+
+@pytest.mark.wall_clock
+async def test_what_reaches_a_late_machine_arrives_in_its_present() -> None:
+    """At a scale that no process carries the machine is always late, yet nobody is scheduled before arriving."""
+    clock = WallClock(100_000.0)
+    driver = make_driver(clock, async_scheduling=True)
+    loop = asyncio.create_task(driver.run())
+    queue_times = []
+
+    async def client(number: int) -> None:
+        for turn in range(20):
+            generation = driver.submit(make_request(f"{number}-{turn}", num_output_tokens=20))
+            await generation.wait()
+            assert generation.scheduled_at is not None
+            queue_times.append(generation.scheduled_at - generation.arrived_at)
+
+    async with asyncio.TaskGroup() as clients:
+        for number in range(8):
+            clients.create_task(client(number))
+    loop.cancel()
+
+    assert len(queue_times) == 160
+    assert min(queue_times) >= 0.0
+    assert driver.lag.summary().max_s > 1.0
