@@ -152,19 +152,15 @@ async def test_what_reaches_a_late_machine_arrives_in_its_present() -> None:
     driver = make_driver(clock, async_scheduling=True)
     loop = asyncio.create_task(driver.run())
     queue_times = []
+    long = driver.submit(make_request("long", num_output_tokens=2500))
 
-    async def client(number: int) -> None:
-        for turn in range(20):
-            generation = driver.submit(make_request(f"{number}-{turn}", num_output_tokens=20))
-            await generation.wait()
-            assert generation.scheduled_at is not None
-            queue_times.append(generation.scheduled_at - generation.arrived_at)
-
-    async with asyncio.TaskGroup() as clients:
-        for number in range(8):
-            clients.create_task(client(number))
+    while long.finish_reason is None:
+        short = driver.submit(make_request(f"short {len(queue_times)}", num_prompt_tokens=10, num_output_tokens=1))
+        await short.wait()
+        assert short.scheduled_at is not None
+        queue_times.append(short.scheduled_at - short.arrived_at)
     loop.cancel()
 
-    assert len(queue_times) == 160
+    assert len(queue_times) > 5
     assert min(queue_times) >= 0.0
     assert driver.lag.summary().max_s > 1.0
