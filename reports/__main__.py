@@ -23,6 +23,7 @@ from reports.html import write_page
 from reports.load import load_run
 from reports.numbers import Objectives
 from reports.observations import SchedulerLimits
+from reports.probes import probe_lines, probes
 from reports.summary import parse_objectives, summary_of
 from reports.terminal import print_calibration, print_comparison, print_fidelity
 from traces.jsonl import TraceError, read_run
@@ -135,6 +136,13 @@ def calibrate_server(options: argparse.Namespace) -> int:
     return FINE
 
 
+def list_probes(options: argparse.Namespace) -> int:
+    """Print the requests to send to a live server, one JSON object a line, so that all of its cost can be fitted."""
+    found = probes(max_model_len=options.max_model_len, max_num_seqs=options.max_num_seqs, repeats=options.repeats)
+    print(probe_lines(found), end="")
+    return FINE
+
+
 def _say_size(path: Path, num_bytes: int, *, quiet: bool) -> None:
     if not quiet:
         print(f"{path}: {num_bytes / 1e6:.1f} MB, opens in a browser without a network")
@@ -183,6 +191,7 @@ def _parser() -> argparse.ArgumentParser:
             )
     _add_export(commands)
     _add_calibrate(commands)
+    _add_probes(commands)
     return parser
 
 
@@ -213,6 +222,15 @@ def _add_calibrate(commands: Any) -> None:
     command.add_argument("--max-model-len", type=int, default=262_144, metavar="N", help="the server's setting")
     command.add_argument("--no-async-scheduling", action="store_true", help="the server schedules synchronously")
     command.set_defaults(command=calibrate_server)
+
+
+def _add_probes(commands: Any) -> None:
+    text = "the requests that let calibrate determine everything"
+    command = commands.add_parser("probes", help=text, description=list_probes.__doc__)
+    command.add_argument("--max-model-len", type=int, default=32_768, metavar="N", help="the server's setting")
+    command.add_argument("--max-num-seqs", type=int, default=256, metavar="N", help="the server's setting")
+    command.add_argument("--repeats", type=int, default=3, metavar="N", help="how often each is sent")
+    command.set_defaults(command=list_probes)
 
 
 if __name__ == "__main__":

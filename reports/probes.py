@@ -1,0 +1,63 @@
+"""The requests that tell a server's cost apart, so that ``reports calibrate`` can determine all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One request. Probes of a group are sent together, when the group before has ended."""
+
+    group: int
+    tells: str
+    """The coefficient it is there for."""
+    prompt: str
+    """Probes with the same name have the same prompt, so that the later one is served from the cache."""
+    num_prompt_tokens: int
+    num_output_tokens: int
+
+
+def probes(*, max_model_len: int, max_num_seqs: int, repeats: int = 3) -> list[Probe]:
+    """The whole list: about 40 groups for each repeat, fewest tokens first."""
+    if max_model_len < 256:
+        raise ValueError(f"max_model_len must be at least 256, got {max_model_len}")
+    found: list[Probe] = []
+    group = 0
+    for repeat in range(repeats):
+        for requests in _groups(max_model_len, max_num_seqs, repeat):
+            found += [
+                Probe(
+                    group=group, tells=tells, prompt=prompt, num_prompt_tokens=num_prompt, num_output_tokens=num_output
+                )
+                for tells, prompt, num_prompt, num_output in requests
+            ]
+            group += 1
+    return found
+
+
+def probe_lines(found: Iterable[Probe]) -> str:
+    """The list as JSON lines, one request each."""
+    return "".join(json.dumps(asdict(probe)) + "\n" for probe in found)
+
+
+_Request = tuple[str, str, int, int]
+
+
+def _groups(max_model_len: int, max_num_seqs: int, repeat: int) -> Iterator[list[_Request]]:
+    longest = max_model_len - 64
+    lengths = [length for length in (64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536) if length <= longest]
+    for length in lengths:
+        name = f"cold {length} {repeat}"
+        tells = "per_prefill_token_s" if length <= 4096 else "per_prefill_attention_s"
+        yield [(tells, name, length, 1)]
+        yield [("frontend_per_prompt_token_s", name, length, 1)]  # the same prompt again, from the cache
+    for length in (lengths[0], lengths[-1]):
+        yield [("per_decode_context_token_s", f"decode {length} {repeat}", length, 48)]
+    yield [("floor_s", f"floor {repeat}", 64, 48)]
+    size = 2
+    while size <= min(max_num_seqs, 64):
+        yield [("per_decode_seq_s", f"group {size} {repeat} {place}", 64, 48) for place in range(size)]
+        size *= 2

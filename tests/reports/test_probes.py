@@ -1,0 +1,63 @@
+"""The list of probes is enough: sent to a mock, it determines everything there is."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+from mockserver.engine.cost import FittedCost
+from reports.__main__ import main
+from reports.calibrate import calibrate
+from reports.observations import SchedulerLimits
+from reports.probes import probes
+from tests.reports.mock_records import Probe, records_of
+
+
+def test_the_list_determines_every_coefficient() -> None:
+    """The mock has no front end that reads prompts, so the repeats that tell about one are left out."""
+    cost = FittedCost(
+        floor_s=0.006,
+        per_prefill_token_s=3e-5,
+        per_prefill_attention_s=1e-9,
+        per_decode_seq_s=1e-4,
+        per_decode_context_token_s=2e-8,
+    )
+    found = [one for one in probes(max_model_len=20_000, max_num_seqs=64) if one.tells != "frontend_per_prompt_token_s"]
+    requests = [
+        Probe(at=4.0 * number, num_prompt_tokens=one.num_prompt_tokens, num_output_tokens=one.num_output_tokens)
+        for number, (_, group) in enumerate(itertools.groupby(found, key=lambda one: one.group))
+        for one in group
+    ]
+
+    calibration = calibrate([records_of(requests, cost, frontend_s=0.01)], SchedulerLimits(max_num_batched_tokens=2048))
+
+    assert {one.name for one in calibration.undetermined} <= {"frontend_per_prompt_token_s"}
+    assert calibration.fit["per_decode_seq_s"].value == pytest.approx(1e-4, rel=1e-3)
+
+
+def test_a_repeated_prompt_follows_its_first_time() -> None:
+    found = probes(max_model_len=8192, max_num_seqs=8, repeats=1)
+
+    again = [one for one in found if one.tells == "frontend_per_prompt_token_s"]
+    assert all(any(first.prompt == one.prompt and first.group < one.group for first in found) for one in again)
+
+
+def test_no_probe_is_longer_than_the_context() -> None:
+    found = probes(max_model_len=2048, max_num_seqs=4)
+
+    assert all(one.num_prompt_tokens + one.num_output_tokens <= 2048 for one in found)
+
+
+def test_the_command_prints_a_request_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["probes", "--max-model-len", "4096", "--repeats", "1"])
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert status == 0
+    assert lines[0]["num_prompt_tokens"] == 64
+
+
+def test_a_context_too_short_to_probe_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probes", "--max-model-len", "100"]) == 2
+    assert "max_model_len must be at least 256" in capsys.readouterr().err
