@@ -181,7 +181,8 @@ def _told(name: str, port: int, num_calls: int, num_streams: int) -> str:
     result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     return (
         f"{result['cpu_ms_per_call']:7.2f} ms CPU per call   TTFT p50 {result['ttft_p50_ms']:8.1f} p99 "
-        f"{result['ttft_p99_ms']:8.1f} ms   TPOT p50 {result['tpot_p50_ms']:6.3f} ms   {result['calls_per_s']:6.1f} calls/s"
+        f"{result['ttft_p99_ms']:8.1f} ms   TPOT p50 {result['tpot_p50_ms']:6.3f} ms   "
+        f"{result['calls_per_s']:6.1f} calls/s"
     )
 
 
