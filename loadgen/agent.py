@@ -214,6 +214,8 @@ class Agent:
     async def _send(self, call_id: str, reply: Message, num_output_tokens: int, *, is_overhead: bool) -> DoneCall:
         session = self.session
         harness, recorder = session.harness, session.recorder
+        if harness.state is not None:
+            self.due_at = max(self.due_at, harness.state.resumes_at)
         if harness.batch_window is not None:
             self.due_at = harness.batch_window.release_at(self.due_at)
             await session.clock.sleep_until(self.due_at)

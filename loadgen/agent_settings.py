@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 from loadgen import architectures
 from loadgen.abilities import Abilities
@@ -12,6 +12,7 @@ from loadgen.architectures import Architecture
 from loadgen.context_policy import ContextPolicy, ContextPolicyName
 from loadgen.harness import BatchWindow, Harness
 from loadgen.sandboxes import GB, SandboxPool
+from loadgen.stores import store as stores
 from loadgen.tool_layer import ToolLayer, WorkerPool
 from loadgen.tools import ToolTimes
 from mockserver.node_settings import NodeSettings
@@ -63,6 +64,12 @@ class AgentSettings(NodeSettings):
     max_sandboxes: int | None = _setting(None, "sandboxes at once, at most")
     max_sandbox_memory: float | None = _setting(None, "GB of all sandboxes together, at most")
     batch_window: float | None = _setting(None, "seconds within which calls that are due wait for each other")
+    state: str | None = _setting(
+        None, "store the agents' state with every step: memory:, sqlite:FILE, redis://HOST:PORT/DB, postgresql://..."
+    )
+    state_name: str | None = _setting(None, "the run's name in that store; default: its directory")
+    state_patience: float = _setting(30.0, "real seconds to wait for a store that does not answer")
+    resume: bool = _setting(False, "go on where the run stood that the store has")
 
     def __post_init__(self) -> None:
         NodeSettings.__post_init__(self)
@@ -70,6 +77,12 @@ class AgentSettings(NodeSettings):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         self.harness(is_our_model=False)  # each of its parts checks what it is told
+        if self.state is not None:
+            stores.scheme_of(self.state)
+        elif self.resume:
+            raise ValueError("resume needs the state of the run that is to go on: --state URL")
+        if self.state_patience < 0:
+            raise ValueError(f"state_patience must be at least 0, got {self.state_patience}")
 
     def find_architecture(self, name: str | None = None) -> Architecture:
         """The architecture ``name``, by default the run's, as these settings have it."""
@@ -79,6 +92,20 @@ class AgentSettings(NodeSettings):
             hierarchy_depth=self.hierarchy_depth,
             hierarchy_width=self.hierarchy_width,
         )
+
+    @property
+    def state_needs_sockets(self) -> bool:
+        """Whether the store is behind a socket, which virtual time refuses."""
+        return self.state is not None and stores.scheme_of(self.state) not in stores.IN_PROCESS
+
+    def fingerprint(self, workload_digest: str) -> dict[str, Any]:
+        """What a run and the one that resumes it must have in common."""
+        own = {one.name for one in fields(AgentSettings)} - {one.name for one in fields(NodeSettings)}
+        names = sorted(own - {"architectures", "state", "state_name", "state_patience", "resume"})
+        values = {name: getattr(self, name) for name in ("seed", "profile", *names)}
+        return {"workload": workload_digest} | {
+            name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+        }
 
     def tool_times(self) -> ToolTimes:
         """How long tools take."""

@@ -47,16 +47,21 @@ async def in_process(machine: Machine) -> AsyncIterator[Door]:
 
 @asynccontextmanager
 async def over_http(
-    target: Target, clock: WallClock, view: ServerView, *, warm_up: Iterable[Conversation] = ()
+    target: Target,
+    clock: WallClock,
+    view: ServerView,
+    *,
+    warm_up: Iterable[Conversation] = (),
+    starts_at: float = 0.0,
 ) -> AsyncIterator[Door]:
-    """The server at ``target``, shown the conversations of ``warm_up``. The clock starts when the door is open."""
+    """The server at ``target``, shown the conversations of ``warm_up``. When the door is open, it is ``starts_at``."""
     async with HttpTransport(target, clock) as transport:
         await transport.warm_up(warm_up)
         offset_s = await view.clock_offset_s(clock)
         before = clock.now()
-        clock.start()
+        clock.start(at=starts_at)
         if offset_s is not None:
-            transport.clock_offset_s = offset_s + before
+            transport.clock_offset_s = offset_s + before - starts_at
 
         async def look() -> ServerSample | None:
             return await view.sample(clock)

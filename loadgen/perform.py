@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +22,7 @@ from loadgen.own_mock import own_mock
 from loadgen.recorder import Recorder
 from loadgen.run import first_of, replay
 from loadgen.server_view import ServerView, TargetError, new_session
+from loadgen.state import StateKeeper, open_state
 from loadgen.transports.http import Target
 from loadgen.transports.inprocess import build_machine
 from mockserver.clock import Clock, VirtualClock, WallClock, cpu_seconds, real_seconds, run_virtual, run_wall
@@ -90,8 +92,10 @@ class Performance:
             await self._at_url(self.settings.target)
 
     async def _in_process(self, clock: Clock) -> None:
-        async with doors.in_process(build_machine(self.settings, clock)) as door:
-            await self._through(door, clock)
+        async with self._state(clock) as state:
+            await _start_at(clock, state)
+            async with doors.in_process(build_machine(self.settings, clock)) as door:
+                await self._through(door, clock, state=state)
 
     async def _at_url(self, url: str) -> None:
         target = Target(base_url=url, model=self.settings.model or "")
@@ -104,11 +108,38 @@ class Performance:
             )
             clock = WallClock(rate)
             warm_up = first_prompts(self.workload) if server.is_mock else ()
-            async with doors.over_http(target, clock, server, warm_up=warm_up) as door:
-                assert self.header is None, "one performance, one run"
-                await self._through(door, clock, target=url, rate=rate)
+            async with self._state(clock) as state:
+                starts_at = state.resumes_at if state else 0.0
+                async with doors.over_http(target, clock, server, warm_up=warm_up, starts_at=starts_at) as door:
+                    assert self.header is None, "one performance, one run"
+                    await self._through(door, clock, target=url, rate=rate, state=state)
 
-    async def _through(self, door: Door, clock: Clock, *, target: str | None = None, rate: float | None = None) -> None:
+    @asynccontextmanager
+    async def _state(self, clock: Clock) -> AsyncIterator[StateKeeper | None]:
+        """The agents' state, where it is to be kept."""
+        settings = self.settings
+        if settings.state is None:
+            yield None
+            return
+        async with open_state(
+            settings.state,
+            settings.state_name or str(self.directory.absolute()),
+            fingerprint=settings.fingerprint(self.workload.digest),
+            resume=settings.resume,
+            clock=clock,
+            patience_s=settings.state_patience,
+        ) as state:
+            yield state
+
+    async def _through(
+        self,
+        door: Door,
+        clock: Clock,
+        *,
+        target: str | None = None,
+        rate: float | None = None,
+        state: StateKeeper | None = None,
+    ) -> None:
         settings = self.settings
         header = self.header = self._first_header(target, rate if target else None)
         writer = RunWriter(self.directory, header)
@@ -118,6 +149,7 @@ class Performance:
             recorder.on_record = self.view.tick
         tasks = self.workload.trajectories
         self.harness = settings.harness(is_our_model=settings.is_in_process or settings.target == OWN_MOCK)
+        self.harness.state = state
         try:
             await replay(
                 tasks,
@@ -265,6 +297,16 @@ def _finish(
     assert recorder.writer is not None, "a performance writes"
     recorder.writer.finish(header, summary)
     return Outcome(directory=performance.directory, header=header, summary=summary, interrupted=interrupted)
+
+
+async def _start_at(clock: Clock, state: StateKeeper | None) -> None:
+    """A run that is resumed goes on when the latest step ended that the store has."""
+    if state is None:
+        return
+    if isinstance(clock, WallClock):
+        clock.start(at=state.resumes_at)
+    else:
+        await clock.sleep_until(state.resumes_at)
 
 
 def _notes(recorder: Recorder) -> dict[str, str]:

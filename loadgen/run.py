@@ -50,6 +50,8 @@ async def replay(
     started_at = clock.now()
 
     async def do(task: Trajectory, due_at: float) -> None:
+        before = harness.state.started_at(task.task_id) if harness.state is not None else None
+        due_at = due_at if before is None else before
         session = Session(
             task_id=task.task_id,
             started_at=due_at,

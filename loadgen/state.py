@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from loadgen.call import DoneCall
 from loadgen.context import Conversation, Message
-from loadgen.stores.store import StateStore, StoreDownError, StoreError, open_store
+from loadgen.stores.store import IN_PROCESS, StateStore, StoreDownError, StoreError, open_store, scheme_of
 from mockserver.clock import Clock, real_seconds
 from traces.record import ToolRecord
 
@@ -71,11 +71,15 @@ class StateTotals:
 
     def text(self) -> str:
         """One line for the run's header."""
-        num = max(self.num_steps, 1)
+        text = (
+            f"{self.num_steps:,} steps stored, {self.num_resumed:,} taken from the store, {self.num_retries:,} retries"
+        )
+        if not self.num_steps:
+            return text
         return (
-            f"{self.num_steps:,} steps stored, {self.num_resumed:,} taken from the store; a step loads"
-            f" {self.loaded_bytes / num / 1000:.1f} KB and stores {self.stored_bytes / num / 1000:.1f} KB in"
-            f" {self.real_s / num * 1000:.2f} ms of real time; {self.num_retries:,} retries"
+            f"{text}; a step loads {self.loaded_bytes / self.num_steps / 1000:.1f} KB and stores"
+            f" {self.stored_bytes / self.num_steps / 1000:.1f} KB in {self.real_s / self.num_steps * 1000:.2f} ms of"
+            " real time"
         )
 
 
@@ -186,6 +190,8 @@ async def open_state(
     url: str, run: str, *, fingerprint: Mapping[str, Any], resume: bool, clock: Clock, patience_s: float
 ) -> AsyncIterator[StateKeeper]:
     """The state of ``run`` in the store at ``url``; StoreError where that is down."""
+    if clock.rate == float("inf") and scheme_of(url) not in IN_PROCESS:
+        raise StoreError("a state behind a socket needs real time: --clock wall or --target http")
     async with open_store(url, run) as store:
         keeper = StateKeeper(store=store, clock=clock, patience_s=patience_s)
         await keeper.begin(fingerprint, resume=resume, run=run)
