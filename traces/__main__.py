@@ -1,31 +1,30 @@
-"""The command line ``traces``: import, synth, stats, export."""
+"""The command line ``traces``: import, export, synth, stats, sample, filter, scale, anonymize."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import orjson
-from rich.console import Console
+from traces import commands, synth
+from traces.exporters import EXPORTERS
+from traces.importers import FORMATS
+from traces.jsonl import TraceError
 
-from traces import synth
-from traces.importers import FORMATS, import_files
-from traces.importers.log import ImportLog
-from traces.jsonl import TraceError, write_trajectories
-from traces.stats import measure
-from traces.stats_table import import_summary, stats_tables
-from traces.trajectory import Trajectory
-from traces.workload import load_workload
+_WORKLOAD = f"{synth.NAME}, or a file in any format that import knows"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; 0 fine, 2 wrong usage or input (one line on stderr)."""
+    """Run a command; 0 fine, 2 wrong usage or input (one line on stderr), 130 interrupted."""
     options = _parser().parse_args(arguments)
     try:
         exit_code: int = options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (TraceError, OSError) as error:
         print(f"traces: {error}", file=sys.stderr)
         return 2
@@ -35,89 +34,93 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="traces", description="Trajectories in and out.")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    parser = argparse.ArgumentParser(prog="traces", description="Trajectories: in, out, and made to measure.")
+    subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    command = commands.add_parser("import", help="turn recordings of other tools into trajectories")
-    command.add_argument("files", nargs="+", metavar="FILE", help="files, folders, globs, or - for stdin")
-    command.add_argument("-o", "--out", type=Path, required=True, help="FILE.jsonl, or FILE.jsonl.gz")
-    command.add_argument("--format", choices=sorted(FORMATS), help="do not recognise it from the content")
-    command.add_argument("--strict", action="store_true", help="stop at the first record that cannot be used")
-    command.set_defaults(run=_import)
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        added = subparsers.add_parser(name, help=text, description=text)
+        added.set_defaults(run=run)
+        return added
 
-    command = commands.add_parser("synth", help="write a generated workload")
-    command.add_argument("name", nargs="?", default=synth.NAME, choices=[synth.NAME])
-    command.add_argument("-o", "--out", type=Path, required=True, help="FILE.jsonl, or FILE.jsonl.gz")
-    _add_workload_options(command)
-    command.set_defaults(run=_synth)
+    _import_options(command("import", commands.run_import, "turn recordings of other tools into trajectories"))
+    export = command("export", commands.run_export, "turn trajectories into another tool's format")
+    export.add_argument("workload", help=_WORKLOAD)
+    export.add_argument("--format", required=True, choices=sorted(EXPORTERS))
+    _out(export)
 
-    command = commands.add_parser("stats", help="what a workload is like, in numbers")
-    command.add_argument("workload", help=f"{synth.NAME}, or a file in any known format")
-    command.add_argument("--json", action="store_true", help="print JSON instead of tables")
-    _add_workload_options(command)
-    command.set_defaults(run=_stats)
+    made = command("synth", commands.run_synth, "write a generated workload")
+    made.add_argument("name", nargs="?", default=synth.NAME, choices=[synth.NAME])
+    made.add_argument("--like", metavar="FILE", help="with the statistics of these trajectories and none of their text")
+    _out(made)
+    _seed_and_number(made)
+
+    stats = command("stats", commands.run_stats, "what a workload is like, in numbers")
+    stats.add_argument("workload", help=_WORKLOAD)
+    how = stats.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    how.add_argument("--html", type=Path, metavar="FILE", help="write a page with charts")
+    _seed_and_number(stats)
+
+    some = command("sample", commands.run_sample, "keep some tasks, drawn at random")
+    some.add_argument("workload", help=_WORKLOAD)
+    some.add_argument("-n", type=_at_least_one, required=True, metavar="N", help="how many")
+    some.add_argument("--seed", type=int, default=0)
+    _out(some)
+    _filter_options(command("filter", commands.run_filter, "keep the tasks that fit"))
+    _scale_options(command("scale", commands.run_scale, "change lengths, delays and arrivals by factors"))
+
+    anonymous = command("anonymize", commands.run_anonymize, "take the text out; keep counts, sharing and shape")
+    anonymous.add_argument("workload", help=_WORKLOAD)
+    anonymous.add_argument("--secret", help="so that another run gives the same (default: a random one)")
+    _out(anonymous)
     return parser
 
 
-def _add_workload_options(command: argparse.ArgumentParser) -> None:
+def _import_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("files", nargs="+", metavar="FILE", help="files, folders, globs, or - for stdin")
+    _out(command)
+    command.add_argument("--format", choices=sorted(FORMATS), help="do not recognise it by the content")
+    command.add_argument("--strict", action="store_true", help="stop at the first record that cannot be used")
+
+
+def _filter_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("workload", help=_WORKLOAD)
+    command.add_argument(
+        "--domain", action="append", default=[], metavar="D", help="tasks that use its tools; may be repeated"
+    )
+    for name in ("min-calls", "max-calls", "min-prompt-tokens", "max-prompt-tokens"):
+        command.add_argument(f"--{name}", type=_at_least_one, metavar="N")
+    command.add_argument("--with-fan-out", action="store_true", help="tasks in which an agent spawned others")
+    _out(command)
+
+
+def _scale_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("workload", help=_WORKLOAD)
+    command.add_argument("--tokens", type=float, default=1.0, metavar="F", help="all lengths; texts become filler")
+    command.add_argument("--delays", type=float, default=1.0, metavar="F", help="delays and tool latencies")
+    command.add_argument(
+        "--arrivals", type=float, default=1.0, metavar="F", help="when tasks start; 0.5: twice the load"
+    )
+    _out(command)
+
+
+def _out(command: argparse.ArgumentParser) -> None:
+    command.add_argument("-o", "--out", type=Path, required=True, help="the file to write; gzipped if it ends in .gz")
+
+
+def _seed_and_number(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=int, default=0, help="of a generated workload (default: 0)")
-    command.add_argument("--num-tasks", type=_at_least_one, metavar="N", help="only the first N tasks")
+    command.add_argument("--num-tasks", type=_at_least_one, metavar="N", help="only N tasks")
 
 
 def _at_least_one(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
     return number
-
-
-def _import(options: argparse.Namespace) -> int:
-    log = ImportLog(strict=options.strict)
-    counts = _Counts()
-    trajectories = import_files(options.files, log, format_name=options.format)
-    write_trajectories(options.out, counts.watch(trajectories))
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(import_summary(log, num_calls=counts.num_calls, num_tool_calls=counts.num_tool_calls))
-    if not counts.num_tasks:
-        raise TraceError("nothing imported")
-    console.print(f"{options.out}: {counts.num_tasks} tasks")
-    return 0
-
-
-class _Counts:
-    """Counts trajectories on their way."""
-
-    def __init__(self) -> None:
-        self.num_tasks = 0
-        self.num_calls = 0
-        self.num_tool_calls = 0
-
-    def watch(self, trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
-        for trajectory in trajectories:
-            self.num_tasks += 1
-            self.num_calls += trajectory.num_calls
-            self.num_tool_calls += trajectory.num_tool_calls
-            yield trajectory
-
-
-def _synth(options: argparse.Namespace) -> int:
-    trajectories = synth.generate(seed=options.seed, num_tasks=options.num_tasks)
-    num_written = write_trajectories(options.out, trajectories)
-    print(f"{options.out}: {num_written} tasks")
-    return 0
-
-
-def _stats(options: argparse.Namespace) -> int:
-    workload = load_workload(options.workload, seed=options.seed, num_tasks=options.num_tasks)
-    stats = measure(workload.trajectories)
-    if options.json:
-        content = {"workload": workload.name, "digest": workload.digest, **asdict(stats)}
-        print(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
-        return 0
-    console = Console(highlight=False)
-    for table in stats_tables(workload.name, stats):
-        console.print(table)
-    return 0
 
 
 if __name__ == "__main__":

@@ -76,6 +76,8 @@ _CODING_TOOLS = {
     "web": "browse browse_interactive browser click fetch fetch_url get_document goto google_web_search navigate search"
     " visit_url web_fetch web_search webfetch websearch",
 }
+PUBLIC_DOMAINS = frozenset({LOCAL, *_CODING_TOOLS, *MCP_SERVERS})
+"""Domains whose names say nothing about who recorded them."""
 _DOMAIN_BY_TOOL = {name: domain for domain, names in _CODING_TOOLS.items() for name in names.split()}
 
 

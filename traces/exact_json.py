@@ -54,16 +54,23 @@ def _join(*pieces: TokenText) -> TokenText:
     return TokenText("".join(pieces), b"".join(piece.token_ids for piece in pieces))
 
 
-def schema_text(name: str, num_tokens: int, *, rng: random.Random) -> TokenText:
+def schema_text(name: str, num_tokens: int, *, seed: str | random.Random) -> TokenText:
     """A tool's schema of exactly ``num_tokens`` tokens, as the compact JSON that orjson writes."""
     head = _piece(_SCHEMA_HEAD % name)
     tail = _piece(_SCHEMA_TAILS[len(name) % len(_SCHEMA_TAILS)])
-    return _join(head, filler(rng, num_tokens - tokens.count(head) - tokens.count(tail)), tail)
+    return _join(head, filler(seed, num_tokens - tokens.count(head) - tokens.count(tail)), tail)
 
 
-def arguments_text(num_tokens: int, *, rng: random.Random) -> TokenText:
+def brief_schema_text(name: str, num_tokens: int, *, seed: str | random.Random) -> TokenText:
+    """A schema without parameters, for tools that may be short; a word longer than ``num_tokens`` at the shortest."""
+    head, tail = _piece(_SCHEMA_HEAD % name), _piece('"}}')
+    num_words = max(num_tokens - tokens.count(head) - tokens.count(tail), 1)
+    return _join(head, filler(seed, num_words), tail)
+
+
+def arguments_text(num_tokens: int, *, seed: str | random.Random) -> TokenText:
     """Arguments of ``num_tokens`` tokens, as an object with one filler string; ``{}`` where 5 are too many."""
     head = _piece(f'{{"{_ARGUMENT_KEYS[num_tokens % len(_ARGUMENT_KEYS)]}":"')
     tail = _piece('"}')
     num_words = num_tokens - tokens.count(head) - tokens.count(tail)
-    return _join(head, filler(rng, num_words), tail) if num_words > 0 else _piece("{}")
+    return _join(head, filler(seed, num_words), tail) if num_words > 0 else _piece("{}")

@@ -75,29 +75,29 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSample:
-    """The server at one instant: gauges, and counters since it started."""
+    """The server at one instant: gauges, and counters since it started. None where the server does not say."""
 
     at: float
     num_running: int
     num_waiting: int
-    num_waiting_tokens: int
+    num_waiting_tokens: int | None
     """Prompt tokens of waiting and running requests that are still to be computed: the prefill queue."""
-    num_blocks: int
-    num_used_blocks: int
+    num_blocks: int | None
+    num_used_blocks: int | None
     """Held by live requests."""
-    num_cached_blocks: int
+    num_cached_blocks: int | None
     """Free, but their content can still be hit."""
-    num_steps: int
-    busy_s: float
+    num_steps: int | None
+    busy_s: float | None
     """Time in steps."""
-    occupancy_s: float
+    occupancy_s: float | None
     """Integral of sequences per step over busy time; divided by busy_s and max_num_seqs: batch occupancy."""
-    num_computed_prompt_tokens: int
-    num_cached_prompt_tokens: int
-    num_generated_tokens: int
-    num_evicted_blocks: int
-    num_preemptions: int
-    num_finished_requests: int
+    num_computed_prompt_tokens: int | None
+    num_cached_prompt_tokens: int | None
+    num_generated_tokens: int | None
+    num_evicted_blocks: int | None
+    num_preemptions: int | None
+    num_finished_requests: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

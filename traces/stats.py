@@ -62,6 +62,8 @@ class Stats:
     num_tool_calls_by_domain: dict[str, int]
     num_tasks_by_domain: dict[str, int]
     num_tasks_by_source: dict[str, int]
+    prompt_growth: list[float]
+    """A prompt's share of its task's longest, at 0, 10 ... 100 % of the task's calls; medians over the tasks."""
 
 
 @dataclass(eq=False, slots=True)
@@ -81,6 +83,8 @@ def measure(trajectories: Iterable[Trajectory]) -> Stats:
     calls_by_domain: Counter[str] = Counter()
     tasks_by_domain: Counter[str] = Counter()
     tasks_by_source: Counter[str] = Counter()
+    growth: list[list[float]] = [[] for _ in range(11)]
+    all_prompts: list[list[int]] = []
     num_tasks = num_with_tools = num_parallel = 0
     for trajectory in trajectories:
         num_tasks += 1
@@ -88,7 +92,9 @@ def measure(trajectories: Iterable[Trajectory]) -> Stats:
         calls = list(react_calls(trajectory))
         steps = [call.turn for call in calls]
         reuse.add(trajectory, calls)
+        all_prompts.append([call.num_prompt_tokens for call in calls])
         _add_sizes(collected, trajectory, calls)
+        _add_growth(growth, [call.num_prompt_tokens for call in calls])
         domains = [call.domain for turn in steps for call in turn.tool_calls]
         calls_by_domain.update(domains)
         tasks_by_domain.update(set(domains))
@@ -96,6 +102,7 @@ def measure(trajectories: Iterable[Trajectory]) -> Stats:
         collected.add("steps in one domain", *_runs(steps))
         num_with_tools += sum(bool(turn.tool_calls) for turn in steps)
         num_parallel += sum(len(turn.tool_calls) > 1 for turn in steps)
+    collected.add("reuse distance", *_reuse_distances(all_prompts))
     distributions = {name: Distribution.of(values) for name, values in collected.values_by_name.items()}
     present = {name: one for name, one in distributions.items() if one is not None}
     num_prompt_tokens = _total(present, "prompt tokens")
@@ -112,6 +119,7 @@ def measure(trajectories: Iterable[Trajectory]) -> Stats:
         num_tool_calls_by_domain=dict(calls_by_domain.most_common()),
         num_tasks_by_domain=dict(sorted(tasks_by_domain.items(), key=lambda item: (-item[1], item[0]))),
         num_tasks_by_source=dict(tasks_by_source),
+        prompt_growth=[round(_quantile(sorted(shares), 0.5), 4) for shares in growth if shares],
     )
 
 
@@ -141,6 +149,25 @@ def _add_sizes(collected: _Collected, trajectory: Trajectory, calls: Sequence[Ca
             collected.add("recorded call (s)", turn.duration_s)
         if turn.spawns:
             collected.add("recorded fan-out", len(turn.spawns))
+
+
+def _reuse_distances(prompts: Sequence[Sequence[int]]) -> list[int]:
+    """Tokens of prompts between a call and its task's next one, if all tasks start at once and go in step.
+
+    That is how much a cache has to hold so that the next call still finds its history there.
+    """
+    sums = [0] * max(map(len, prompts), default=0)
+    for task in prompts:
+        for index, num_tokens in enumerate(task):
+            sums[index] += num_tokens
+    return [sums[index] for task in prompts for index in range(1, len(task))]
+
+
+def _add_growth(growth: list[list[float]], prompts: Sequence[int]) -> None:
+    longest = max(prompts, default=0)
+    if longest and len(prompts) > 1:
+        for decile, shares in enumerate(growth):
+            shares.append(prompts[round(decile * (len(prompts) - 1) / 10)] / longest)
 
 
 def _runs(steps: Sequence[Turn]) -> list[int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from traces.counts import Counts
 from traces.importers.log import ImportLog
 from traces.stats import Distribution, Stats
 
@@ -24,17 +25,16 @@ def stats_tables(name: str, stats: Stats) -> Iterator[Table | Text]:
         yield _domains(stats)
 
 
-def import_summary(log: ImportLog, *, num_calls: int, num_tool_calls: int) -> Text:
+def import_summary(log: ImportLog, counts: Counts) -> Text:
     """What an import found, what it had to assume, and what it left out and why."""
     formats = ", ".join(f"{name}: {num:,}" for name, num in sorted(log.num_tasks_by_format.items()))
     num_tasks = log.num_tasks_by_format.total()
     lines = [
-        f"{num_tasks:,} tasks ({formats or 'none'}) with {num_calls:,} calls and {num_tool_calls:,} tool calls"
-        f" from {log.num_files:,} files"
+        f"{num_tasks:,} tasks ({formats or 'none'}) with {counts.num_calls:,} calls and {counts.num_tool_calls:,}"
+        f" tool calls from {log.num_files:,} files",
+        f"{counts.num_prompt_tokens:,} prompt tokens (ReAct), {counts.num_output_tokens:,} output tokens",
     ]
-    if log.num_by_note:
-        lines.append("not in the files, or inferred:")
-        lines += [f"  {num:>8,}  {what}" for what, num in sorted(log.num_by_note.items())]
+    lines += notes("not in the files, or inferred:", log.num_by_note)
     if log.num_skipped:
         lines.append("skipped:")
         lines += [
@@ -42,6 +42,12 @@ def import_summary(log: ImportLog, *, num_calls: int, num_tool_calls: int) -> Te
             for reason, num in log.num_skipped_by_reason.most_common()
         ]
     return Text("\n".join(lines))
+
+
+def notes(title: str, num_by_note: Mapping[str, int]) -> list[str]:
+    """``title`` and a line for each note; nothing where there are none."""
+    lines = [f"  {num:>8,}  {what}" for what, num in sorted(num_by_note.items())]
+    return [title, *lines] if lines else []
 
 
 def _totals(stats: Stats) -> Table:
@@ -82,8 +88,10 @@ def _domains(stats: Stats) -> Table:
 
 def _cell(distribution: Distribution, column: str) -> str:
     value: float = getattr(distribution, column)
-    if value >= 10_000_000:
+    if value >= 1_000_000:
         return f"{value / 1e6:,.1f}M"
+    if value >= 100_000:
+        return f"{value / 1e3:,.0f}k"
     if value >= 10_000:
         return f"{value / 1e3:,.1f}k"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:,.2f}"

@@ -107,7 +107,7 @@ class _Task:
         names = draw_tool_names(servers, num_tools=round(num_tokens / self._recipe.tokens_per_tool))
         sizes = split(rng, num_tokens, num_parts=len(names), at_least=MIN_SCHEMA_TOKENS)
         return tuple(
-            ToolSchema(name=name, domain=domain, text=schema_text(name, size, rng=rng))
+            ToolSchema(name=name, domain=domain, text=schema_text(name, size, seed=rng))
             for (domain, name), size in zip(names, sizes, strict=True)
         )
 
@@ -144,7 +144,7 @@ class _Task:
                 call_id=f"{self.task_id}-{step}-{index}",
                 name=name,
                 domain=domain,
-                arguments=arguments_text(argument_size, rng=rng),
+                arguments=arguments_text(argument_size, seed=rng),
                 result=filler(rng, result_size),
             )
             for index, (name, argument_size, result_size) in enumerate(

@@ -28,18 +28,21 @@ def load_workload(name_or_path: str, *, seed: int = 0, num_tasks: int | None = N
     ``num_tasks`` keeps the first so many tasks. ``seed`` matters to generated workloads only. Raises
     TraceError where there is no such thing or where a record of it is damaged.
     """
+    trajectories = tuple(iter_workload(name_or_path, seed=seed, num_tasks=num_tasks))
+    if not trajectories:
+        raise TraceError(f"{name_or_path}: no trajectories in it")
+    name = name_or_path if name_or_path in _embedded() else Path(name_or_path).name
+    return Workload(name=name, trajectories=trajectories, digest=digest_of(trajectories))
+
+
+def iter_workload(name_or_path: str, *, seed: int = 0, num_tasks: int | None = None) -> Iterator[Trajectory]:
+    """The same trajectories one at a time, for workloads of any size."""
     if num_tasks is not None and num_tasks < 1:
         raise TraceError(f"num_tasks must be at least 1, got {num_tasks}")
     generate = _embedded().get(name_or_path)
     if generate is not None:
-        trajectories = generate(seed, num_tasks)
-        name = name_or_path
-    else:
-        trajectories = tuple(itertools.islice(_read_file(name_or_path), num_tasks))
-        name = Path(name_or_path).name
-    if not trajectories:
-        raise TraceError(f"{name_or_path}: no trajectories in it")
-    return Workload(name=name, trajectories=trajectories, digest=digest_of(trajectories))
+        return generate(seed, num_tasks)
+    return itertools.islice(_read_file(name_or_path), num_tasks)
 
 
 def digest_of(trajectories: Iterable[Trajectory]) -> str:
@@ -51,10 +54,10 @@ def digest_of(trajectories: Iterable[Trajectory]) -> str:
     return digest.hexdigest()
 
 
-def _embedded() -> dict[str, Callable[[int, int | None], tuple[Trajectory, ...]]]:
+def _embedded() -> dict[str, Callable[[int, int | None], Iterator[Trajectory]]]:
     from traces import synth  # noqa: PLC0415  (loads the tokeniser's words; reading a file needs none of it)
 
-    return {synth.NAME: lambda seed, num_tasks: tuple(synth.generate(seed=seed, num_tasks=num_tasks))}
+    return {synth.NAME: lambda seed, num_tasks: synth.generate(seed=seed, num_tasks=num_tasks)}
 
 
 def _read_file(path: str) -> Iterator[Trajectory]:
