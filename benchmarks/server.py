@@ -1,10 +1,14 @@
-"""What the server costs: CPU per call, chunks per second, and how late tokens leave.
+"""What the server costs, how late its tokens leave, and what it keeps.
 
-    python -m benchmarks.server [--streams 16 48 128] [--calls 6]
+    python -m benchmarks.server [calls] [decode] [endurance] [leavers] [idle] [--streams 16 48 128] [--calls 6]
 
-Each stream is a conversation that starts at about 62 KB and grows by one turn a call; each call streams 53 chunks.
-``at once``: the model is so fast that all chunks are due together. ``paced``: a chunk every 5 ms. A cold prompt, which
-has to be tokenised as a whole, is measured apart.
+* ``calls``: CPU per call and chunks per second. Each stream is a conversation that starts at about 62 KB and grows by
+  one turn a call; each call streams 53 chunks. ``at once``: the model is so fast that all chunks are due together.
+  ``paced``: a chunk every 5 ms. A cold prompt, which has to be tokenised as a whole, is measured apart.
+* ``decode``: 128 streams at the reference rate (32k tokens a second) in real time, and how late their tokens leave.
+* ``endurance``: the server's memory over 100,000 calls.
+* ``leavers``: 200 clients that go away in mid-stream.
+* ``idle``: connections that say nothing, and a call among them.
 """
 
 from __future__ import annotations
@@ -12,9 +16,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,8 +94,7 @@ def cpu_seconds(pid: int) -> float:
 async def measure(label: str, url: str, pid: int, streams: int, num_calls: int) -> list[Row]:
     """One load against a running server: first the cold prompts, then the growing conversations."""
     conversations = [Conversation(number) for number in range(streams)]
-    connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, read_bufsize=1 << 20) as session:
+    async with a_session() as session:
         lags: list[float] = []
 
         async def call(body: bytes) -> None:
@@ -134,23 +140,167 @@ async def measure(label: str, url: str, pid: int, streams: int, num_calls: int) 
         return rows
 
 
+@asynccontextmanager
+async def a_server(*flags: str) -> AsyncIterator[tuple[str, int]]:
+    """A server of its own, in a process of its own: its URL and its process id."""
+    command = [sys.executable, "-m", "mockserver", "--port", "0", "--served-model-name", "mock", *flags]
+    server = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    assert server.stdout is not None
+    try:
+        yield (await server.stdout.readline()).decode().split()[3], server.pid
+    finally:
+        server.terminate()
+        await server.wait()
+
+
+def a_session() -> aiohttp.ClientSession:
+    """A client without limits of its own."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), read_bufsize=1 << 20)
+
+
+async def metric(session: aiohttp.ClientSession, url: str, name: str) -> float:
+    """The sum of a metric's samples."""
+    async with session.get(f"{url}/metrics") as response:
+        lines = (await response.text()).splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name}{{", f"{name} ")))
+
+
+def resident_mb(pid: int) -> float:
+    """Memory that a process holds."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def small_body(name: str, num_tokens: int, *, stream: bool = True) -> dict[str, object]:
+    """A call with a prompt of its own and an answer of a given length."""
+    body: dict[str, object] = {"messages": [{"role": "user", "content": str(filler(f"small/{name}", 40))}]}
+    body |= {"max_tokens": num_tokens, "ignore_eos": True, "stream": stream, "replayrig": {}}
+    return body | ({"stream_options": {"include_usage": True}} if stream else {})
+
+
+async def calls(streams: list[int], num_calls: int) -> None:
+    """CPU per call."""
+    print(f"{'':<22}{'streams':>8}{'calls':>8}{'CPU ms/call':>14}{'chunks/s':>12}{'lag p99 ms':>14}")
+    for label, scale in (("at once", "10000"), ("paced 5 ms", "0.8")):
+        for number in streams:
+            async with a_server("--time-scale", scale) as (url, pid):
+                for row in await measure(label, url, pid, number, num_calls):
+                    print(row.line(), flush=True)
+
+
+async def decode(streams: int = 128, num_tokens: int = 1500) -> None:
+    """The reference's decode rate in real time."""
+    async with a_server() as (url, pid), a_session() as session:
+
+        async def one(number: int) -> tuple[float, int]:
+            body = small_body(f"decode/{number}", num_tokens)
+            tail, reads = b"", 0
+            async with session.post(f"{url}/v1/chat/completions", json=body) as response:
+                while data := await response.content.readany():
+                    tail, reads = (tail + data)[-2000:], reads + 1
+            times = orjson.loads(tail.rpartition(b'"replayrig":')[2].partition(b"}")[0] + b"}")
+            return (times["last_token_at"] - times["first_token_at"]) / (num_tokens - 1) * 1000, reads
+
+        cpu, began = cpu_seconds(pid), time.perf_counter()
+        ended = await asyncio.gather(*(one(number) for number in range(streams)))
+        elapsed = time.perf_counter() - began
+        share = (cpu_seconds(pid) - cpu) / elapsed
+        async with session.get(f"{url}/replayrig/status") as response:
+            status = await response.json()
+    print(
+        f"decode: {streams} streams of {num_tokens} tokens, {streams * num_tokens / elapsed:.0f} tokens/s, "
+        f"{max(tpot for tpot, _ in ended):.3f} model ms a token at most, CPU share {share:.2f}, "
+        f"lateness p99 {status['lag_p99_s'] * 1000:.1f} ms, "
+        f"{streams * num_tokens / sum(reads for _, reads in ended):.1f} tokens a read, "
+        f"load average {os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
+
+
+async def endurance(num_calls: int = 100_000, at_a_time: int = 32) -> None:
+    """Memory over many calls, each with a prompt of its own; the KV cache is small so that it is soon full."""
+    flags = ("--time-scale", "10000", "--num-gpu-blocks-override", "4096", "--max-model-len", "8192")
+    async with a_server(*flags) as (url, pid), a_session() as session:
+        numbers = iter(range(num_calls))
+
+        async def keep_calling() -> None:
+            for number in numbers:
+                body = small_body(f"endurance/{number}", 8, stream=number % 2 == 0)
+                async with session.post(f"{url}/v1/chat/completions", json=body) as response:
+                    assert response.status == 200, await response.text()
+                    await response.read()
+                if (number + 1) % (num_calls // 10) == 0:
+                    print(f"endurance: {number + 1:>7} calls, {resident_mb(pid):7.1f} MB", flush=True)
+
+        await asyncio.gather(*(keep_calling() for _ in range(at_a_time)))
+        left = await metric(session, url, "vllm:num_requests_running")
+        print(f"endurance: {left:.0f} running, KV {await metric(session, url, 'vllm:kv_cache_usage_perc'):.3f}")
+
+
+async def leavers(num_clients: int = 200) -> None:
+    """Clients that are killed in mid-stream, all at once."""
+    async with a_server("--max-num-seqs", "256") as (url, _), a_session() as session:
+
+        async def begin(number: int) -> aiohttp.ClientResponse:
+            body = small_body(f"leaver/{number}", 5000)
+            response = await session.post(f"{url}/v1/chat/completions", json=body)
+            await response.content.readany()
+            return response
+
+        responses = await asyncio.gather(*(begin(number) for number in range(num_clients)))
+        running = await metric(session, url, "vllm:num_requests_running")
+        began = time.perf_counter()
+        for response in responses:
+            response.close()
+        while await metric(session, url, "vllm:num_requests_running"):
+            pass
+        elapsed = time.perf_counter() - began
+        usage = await metric(session, url, "vllm:kv_cache_usage_perc")
+    print(f"leavers: {running:.0f} running, none {elapsed * 1000:.0f} ms after all had gone; KV usage {usage}")
+
+
+async def idle(num_connections: int = 5000) -> None:
+    """Connections that say nothing."""
+    async with a_server() as (url, pid), a_session() as session:
+        before = resident_mb(pid)
+        host, _, port = url.removeprefix("http://").partition(":")
+        opened = [await asyncio.open_connection(host, int(port)) for _ in range(num_connections)]
+        cpu, began = cpu_seconds(pid), time.perf_counter()
+        async with session.post(f"{url}/v1/chat/completions", json=small_body("idle", 8)) as response:
+            assert response.status == 200
+            await response.read()
+        took = time.perf_counter() - began
+        await asyncio.sleep(2)
+        share = (cpu_seconds(pid) - cpu) / (time.perf_counter() - began)
+        print(
+            f"idle: {num_connections} connections, {(resident_mb(pid) - before) / num_connections * 1000:.1f} kB each, "
+            f"CPU share {share:.3f}, a call among them took {took * 1000:.0f} ms",
+            flush=True,
+        )
+        for _, writer in opened:
+            writer.close()
+
+
 def main() -> None:
-    """Print the table."""
+    """Print what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", help="calls, decode, endurance, leavers, idle; all when nothing is said")
     parser.add_argument("--streams", type=int, nargs="+", default=[16, 48, 128])
     parser.add_argument("--calls", type=int, default=6, help="calls of each conversation")
     given = parser.parse_args()
-    print(f"{'':<22}{'streams':>8}{'calls':>8}{'CPU ms/call':>14}{'chunks/s':>12}{'lag p99 ms':>14}")
-    for label, scale in (("at once", "10000"), ("paced 5 ms", "0.8")):
-        for streams in given.streams:
-            command = [sys.executable, "-m", "mockserver", "--port", "0", "--time-scale", scale]
-            command += ["--served-model-name", "mock"]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-                assert server.stdout is not None
-                url = server.stdout.readline().split()[3]
-                for row in asyncio.run(measure(label, url, server.pid, streams, given.calls)):
-                    print(row.line(), flush=True)
-                server.terminate()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    parts: dict[str, Callable[[], Coroutine[None, None, None]]] = {
+        "calls": lambda: calls(given.streams, given.calls),
+        "decode": decode,
+        "endurance": endurance,
+        "leavers": leavers,
+        "idle": idle,
+    }
+    for name in given.what or parts:
+        if name not in parts:
+            parser.error(f"{name} is none of {', '.join(parts)}")
+        asyncio.run(parts[name]())
 
 
 if __name__ == "__main__":

@@ -73,6 +73,11 @@ def load_report(request: web.BaseRequest, machine: Machine) -> dict[str, str]:
     return {"endpoint-load-metrics": f"TEXT {named}"}
 
 
+_REMEMBERED_TOKENS = 1_000_000
+"""Tokens of prompts that even a server with a small KV cache remembers; others remember twice their cache's."""
+_BYTES_PER_REMEMBERED_TOKEN = 10  # its text and its id, and a little
+
+
 class Machine:
     """One engine with its driver, and what is needed to talk about it in vLLM's dialect."""
 
@@ -83,7 +88,12 @@ class Machine:
         self.config = config
         self.clock = clock
         self.driver = build_driver(settings, clock)
-        self.encoder = PromptEncoder(block_size=config.block_size)
+        remembered = max(_REMEMBERED_TOKENS, 2 * config.num_kv_tokens * len(self.driver.engines))
+        self.encoder = PromptEncoder(
+            block_size=config.block_size,
+            max_chain_tokens=remembered,
+            max_cache_bytes=_BYTES_PER_REMEMBERED_TOKEN * remembered,
+        )
         self.model_names = settings.model_names()
         self.max_model_len = min(config.max_model_len, config.num_kv_tokens)
         """The context; a cache too small for the model's makes it smaller, as vLLM's ``--max-model-len auto`` does."""

@@ -69,10 +69,11 @@ class ChainTable:
 
     def path(self, token_ids: bytes, *, salt: str = "") -> BlockPath:
         """The path of all full blocks of ``token_ids`` (4 bytes a token). Different salts share nothing."""
-        root = self._root_by_salt.get(salt)
-        if root is None:
-            root = self._root_by_salt[salt] = _Chain(-1, 0, b"", None)
-        return self._follow(root, 0, token_ids, [], [])
+        root = self._root_by_salt.get(salt) or _Chain(-1, 0, b"", None)
+        path = self._follow(root, 0, token_ids, [], [])
+        if root.children:
+            self._root_by_salt[salt] = root
+        return path
 
     def extend(self, path: BlockPath, token_ids: bytes) -> BlockPath | None:
         """The path of a sequence that starts with ``path`` and goes on with ``token_ids``: only those are looked at.

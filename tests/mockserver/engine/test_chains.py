@@ -105,6 +105,9 @@ def test_salts_that_are_no_longer_used_are_forgotten_too() -> None:
     for number in range(300):
         table.path(pack([1] * 20), salt=f"tenant {number}")
 
+    for number in range(300):
+        table.path(pack([1] * 3), salt=f"tenant with little to say {number}")
+
     assert table.num_tokens <= 100
     assert len(table._root_by_salt) <= 20
 
