@@ -15,9 +15,11 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS replayrig_state (run text, key text, value bytea NOT NULL, PRIMARY KEY (run, key))
 """
 _SAVE = """
-INSERT INTO replayrig_state (run, key, value) VALUES ($1, $2, $3)
+INSERT INTO replayrig_state (run, key, value) SELECT $1, * FROM unnest($2::text[], $3::bytea[])
 ON CONFLICT (run, key) DO UPDATE SET value = excluded.value
 """
+
+_ERRORS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
 class PostgresStore:
@@ -33,9 +35,9 @@ class PostgresStore:
         """Connect, and make the table where it is missing."""
         try:
             pool = await asyncpg.create_pool(
-                url, min_size=1, max_size=_MOST_CONNECTIONS, timeout=_TIMEOUT_S, command_timeout=_TIMEOUT_S
+                url, min_size=0, max_size=_MOST_CONNECTIONS, timeout=_TIMEOUT_S, command_timeout=_TIMEOUT_S
             )
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+        except (*_ERRORS, ValueError) as error:
             kind = StoreDownError if _is_down(error) else StoreError
             raise kind(f"{shown(url)}: {_one_line(error)}") from None
         store = cls(pool, url, run)
@@ -56,9 +58,9 @@ class PostgresStore:
         return value
 
     async def save(self, entries: Mapping[str, bytes]) -> None:
-        """Keep ``entries``, in one transaction."""
-        async with self._connection() as connection, connection.transaction():
-            await connection.executemany(_SAVE, [(self._run, key, value) for key, value in entries.items()])
+        """Keep ``entries``, in one statement."""
+        async with self._connection() as connection:
+            await connection.execute(_SAVE, self._run, list(entries), list(entries.values()))
 
     async def load_all(self, prefix: str) -> dict[str, bytes]:
         """All entries whose keys start with ``prefix``."""
@@ -82,7 +84,7 @@ class PostgresStore:
         try:
             async with self._pool.acquire() as connection:
                 yield connection
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except _ERRORS as error:
             kind = StoreDownError if _is_down(error) else StoreError
             raise kind(f"{self._url}: {_one_line(error)}") from None
 
@@ -95,6 +97,7 @@ def _is_down(error: BaseException) -> bool:
         | TimeoutError
         | asyncpg.PostgresConnectionError
         | asyncpg.InterfaceError
+        | asyncpg.InternalClientError  # what a connection that breaks within an operation may come to
         | asyncpg.OperatorInterventionError,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import subprocess
 import sys
@@ -103,7 +104,7 @@ def test_a_run_that_was_killed_goes_on_and_nothing_is_lost_or_done_twice(
     assert what_was_done(run) == what_was_done(undisturbed)
     call_by_id = {call.call_id: call for call in run.calls}
     assert all(call_by_id[call.call_id] == call for call in killed.calls), "what was done stays as it was"
-    assert f" {len(killed.calls)}" in run.header.notes["state"] or "taken from the store" in run.header.notes["state"]
+    assert re.search(r", [1-9]\d* taken from the store", run.header.notes["state"])
     last_before = max(call.last_token_at or 0.0 for call in killed.calls)
     resumed = [call for call in run.calls if call.call_id not in {one.call_id for one in killed.calls}]
     assert all(call.sent_at >= last_before - 1.0 for call in resumed), "time goes on where it stood"
@@ -119,10 +120,10 @@ def test_a_store_that_is_killed_and_comes_back_is_waited_for(
         server.kill()
         time.sleep(0.5)
         server.start()
-        process.communicate(timeout=120)
+        _, err = process.communicate(timeout=120)
 
     run = read_run(tmp_path)
-    assert run.header.complete
+    assert run.header.complete, err
     assert what_was_done(run) == what_was_done(undisturbed)
     assert " 0 retries" not in run.header.notes["state"]
 
@@ -167,7 +168,6 @@ def test_in_virtual_time_state_changes_no_record(tmp_path: Path, undisturbed: Ru
         assert main(["run", *TASKS, "--state", url, "--out", str(tmp_path / "run")]) == 0
         run = read_run(tmp_path / "run")
         assert run.header.digest == undisturbed.header.digest
-        assert f"{len(run.calls):,}" not in run.header.notes["state"].partition(" steps")[0]
         assert "a step loads" in run.header.notes["state"]
 
 
