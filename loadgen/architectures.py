@@ -14,6 +14,7 @@ from loadgen.agents.group_chat import group_chat
 from loadgen.agents.hierarchical import hierarchical
 from loadgen.agents.orchestrator import orchestrator
 from loadgen.agents.react import react
+from loadgen.agents.recorded import recorded
 from loadgen.agents.router import router
 from loadgen.session import Session
 from traces.trajectory import Trajectory
@@ -30,6 +31,8 @@ ARCHITECTURES: dict[str, Architecture] = {
 }
 ALL = "all"
 """Stands for every one of them."""
+RECORDED = "recorded"
+"""The agents of the recording itself: not a way to re-cut it, so not one of those that are compared."""
 
 
 class ArchitectureError(ValueError):
@@ -46,10 +49,13 @@ def find_architecture(
         return functools.partial(hierarchical, depth=hierarchy_depth, width=hierarchy_width)
     if name in ARCHITECTURES:
         return ARCHITECTURES[name]
+    if name == RECORDED:
+        return recorded
     if ":" in name:
         return _imported(name)
     raise ArchitectureError(
-        f"architecture must be one of {', '.join(ARCHITECTURES)}, or your own as package.module:function, got {name!r}"
+        f"architecture must be one of {', '.join(ARCHITECTURES)}, {RECORDED},"
+        f" or your own as package.module:function, got {name!r}"
     )
 
 

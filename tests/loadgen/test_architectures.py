@@ -105,7 +105,7 @@ def test_ones_own_architecture_is_found_by_module_and_function(own_module: str) 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("nobody", "chain, hierarchical, group_chat, router, or your own as package.module:function, got 'nobody'"),
+        ("nobody", "group_chat, router, recorded, or your own as package.module:function, got 'nobody'"),
         ("no_such_module:f", "No module named 'no_such_module'"),
         ("my_agents:nobody", "my_agents has no 'nobody'"),
         ("my_agents:not_async", "must be an async function"),
