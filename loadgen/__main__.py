@@ -100,6 +100,7 @@ def _at_its_scale(
         outcome = _perform(settings, workload, directory, run_id=run_id, time_scale=settings.fixed_time_scale or 1.0)
     else:
         time_scale = experiment.carried_time_scale(twin)
+        settings = replace(settings, stream_interval=settings.stream_interval or experiment.STREAM_INTERVAL)
         outcome = _perform(settings, workload, directory, run_id=run_id, time_scale=time_scale)
         if experiment.is_too_fast(outcome):
             print(f"{run_id}: this machine does not carry {time_scale:g}x now; again at half of it", flush=True)

@@ -47,6 +47,10 @@ class Completion:
     num_preemptions: int | None = None
     num_retries: int = 0
     lag_s: float | None = None
+    is_retryable: bool = False
+    """Whether the same call may succeed if it is sent again: the server was busy, or the connection stale."""
+    retry_after_s: float | None = None
+    """Real seconds that the server wants to be left alone before."""
     chunk_at: tuple[float, ...] = ()
 
 

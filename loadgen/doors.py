@@ -51,6 +51,7 @@ async def over_http(
     clock: WallClock,
     view: ServerView,
     *,
+    client: str = "http",
     warm_up: Iterable[Conversation] = (),
     starts_at: float = 0.0,
 ) -> AsyncIterator[Door]:
@@ -66,9 +67,21 @@ async def over_http(
         async def look() -> ServerSample | None:
             return await view.sample(clock)
 
-        yield Door(transport=transport, look=look, lag=view.lag, max_model_len=view.max_model_len)
+        async with _CLIENTS[client](target, clock, transport) as chosen:
+            yield Door(transport=chosen, look=look, lag=view.lag, max_model_len=view.max_model_len)
 
 
-def clock_of(rate: float) -> Clock:
-    """Real time at ``rate`` simulated seconds a second."""
-    return WallClock(rate)
+@asynccontextmanager
+async def _timed_path(_target: Target, _clock: Clock, transport: HttpTransport) -> AsyncIterator[Transport]:
+    yield transport
+
+
+@asynccontextmanager
+async def _through_the_sdk(target: Target, clock: Clock, _transport: HttpTransport) -> AsyncIterator[Transport]:
+    from loadgen.transports.openai_sdk import OpenAITransport  # noqa: PLC0415  (importing openai takes 1.3 s of CPU)
+
+    async with OpenAITransport(target, clock) as transport:
+        yield transport
+
+
+_CLIENTS = {"http": _timed_path, "openai": _through_the_sdk}

@@ -13,6 +13,9 @@ from loadgen.perform import Outcome
 
 _CALLS_PER_REAL_S = 150.0
 """What a machine with two cores carries, server and client together, with room to spare."""
+STREAM_INTERVAL = 16
+"""Tokens in a chunk where simulated time runs faster than real: a chunk a token is more than a socket carries then.
+The first token comes at once and the last when it is due, whatever the interval."""
 _REAL_LAG_S = 0.025
 """How late such a machine is at times; a run is valid where that is little beside its answers' times."""
 _MAX_LAG_SHARE = 0.05

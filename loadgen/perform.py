@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -11,8 +13,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from loadgen import arrivals, doors
+from loadgen import capabilities, doors
 from loadgen.architectures import assumptions
+from loadgen.call import Transport
 from loadgen.config import OWN_MOCK, Settings
 from loadgen.context import Conversation, system_message, tool_texts, user_message
 from loadgen.doors import Door
@@ -25,6 +28,7 @@ from loadgen.server_view import ServerView, TargetError, new_session
 from loadgen.state import StateKeeper, open_state
 from loadgen.transports.http import Target
 from loadgen.transports.inprocess import build_machine
+from loadgen.transports.patient import CappedTransport, RetryingTransport
 from mockserver.clock import Clock, VirtualClock, WallClock, cpu_seconds, real_seconds, run_virtual, run_wall
 from traces.jsonl import RunWriter
 from traces.record import Lag, RunHeader
@@ -71,6 +75,7 @@ class Performance:
     recorder: Recorder | None = None
     complete: bool = False
     server_lag: Lag | None = None
+    notes: dict[str, str] = field(default_factory=dict)
     harness: Harness = field(default_factory=Harness)
 
     async def in_virtual_time(self, clock: VirtualClock) -> None:
@@ -98,21 +103,34 @@ class Performance:
                 await self._through(door, clock, state=state)
 
     async def _at_url(self, url: str) -> None:
-        target = Target(base_url=url, model=self.settings.model or "")
+        settings = self.settings
         async with new_session() as session:
-            server = ServerView(target=target, session=session)
-            await server.find_out()
-            rate = _agreed_rate(self.settings, server, self.time_scale)
-            target = replace(
-                target, model=self.settings.model or server.model_names[0], extra_body=_extra_body(self.settings)
-            )
+            headers = settings.headers()
+            server = ServerView(target=Target(base_url=url, model="", headers=headers), session=session)
+            await server.find_out(ready_timeout_s=settings.ready_check_timeout_sec)
+            rate = _agreed_rate(settings, server, self.time_scale)
             clock = WallClock(rate)
+            target = Target(
+                base_url=url,
+                model=settings.model or server.model_names[0],
+                headers=headers,
+                extra_body=settings.more_body() | ({"cache_salt": uuid.uuid4().hex} if settings.cache_bust else {}),
+                scripted=server.is_mock,
+                exact=settings.exact_lengths,
+            )
+            if not server.is_mock:
+                target, abilities = await capabilities.find_out(target, clock)
+                self.notes["server"] = abilities.in_words()
+            if settings.reset_prefix_cache:
+                await server.reset_prefix_cache()
             warm_up = first_prompts(self.workload) if server.is_mock else ()
             async with self._state(clock) as state:
                 starts_at = state.resumes_at if state else 0.0
-                async with doors.over_http(target, clock, server, warm_up=warm_up, starts_at=starts_at) as door:
+                async with doors.over_http(
+                    target, clock, server, client=settings.client, warm_up=warm_up, starts_at=starts_at
+                ) as door:
                     assert self.header is None, "one performance, one run"
-                    await self._through(door, clock, target=url, rate=rate, state=state)
+                    await self._through(door, clock, target=url, server=server, state=state)
 
     @asynccontextmanager
     async def _state(self, clock: Clock) -> AsyncIterator[StateKeeper | None]:
@@ -137,32 +155,33 @@ class Performance:
         clock: Clock,
         *,
         target: str | None = None,
-        rate: float | None = None,
+        server: ServerView | None = None,
         state: StateKeeper | None = None,
     ) -> None:
         settings = self.settings
-        header = self.header = self._first_header(target, rate if target else None)
+        header = self.header = self._first_header(clock, target, server)
         writer = RunWriter(self.directory, header)
         recorder = self.recorder = Recorder(writer=writer, keep_chunks=settings.save_detailed)
         if self.view is not None:
             self.view.start(recorder, clock)
             recorder.on_record = self.view.tick
         tasks = self.workload.trajectories
-        self.harness = settings.harness(is_our_model=settings.is_in_process or settings.target == OWN_MOCK)
+        self.harness = settings.harness(is_our_model=settings.is_own_machine)
         self.harness.state = state
         try:
             await replay(
                 tasks,
-                arrivals.at_once(len(tasks)),
+                settings.arrivals(tasks),
                 architecture=settings.find_architecture(),
                 clock=clock,
-                transport=door.transport,
+                transport=self._patient(door.transport, clock),
                 look=door.look,
                 recorder=recorder,
                 tool_times=settings.tool_times(),
                 harness=self.harness,
                 max_model_len=door.max_model_len,
                 max_concurrency=settings.max_concurrency,
+                is_open_loop=settings.is_open_loop,
                 sample_period_s=self._sample_period_s(None if settings.is_virtual else clock.rate),
             )
             self.complete = True
@@ -174,10 +193,20 @@ class Performance:
             return self.settings.sample_period
         return _SAMPLE_PERIOD_S if rate is None else max(_SAMPLE_PERIOD_S, _SAMPLE_PERIOD_REAL_S * rate)
 
-    def _first_header(self, target: str | None, rate: float | None) -> RunHeader:
+    def _patient(self, transport: Transport, clock: Clock) -> Transport:
+        """``transport`` with a second try and a cap, where they are asked for."""
         settings = self.settings
-        is_ours = settings.is_in_process or settings.target == OWN_MOCK
+        if settings.max_retries and not settings.is_in_process:
+            transport = RetryingTransport(transport, clock, settings.max_retries, seed=settings.seed)
+        if settings.max_calls_in_flight is not None:
+            transport = CappedTransport(transport, asyncio.Semaphore(settings.max_calls_in_flight))
+        return transport
+
+    def _first_header(self, clock: Clock, target: str | None, server: ServerView | None) -> RunHeader:
+        settings = self.settings
+        is_ours = settings.is_own_machine
         profile, config = settings.resolve()
+        page = server.first_page if server is not None else None
         return RunHeader(
             run_id=self.run_id,
             architecture=settings.architecture,
@@ -186,13 +215,13 @@ class Performance:
             num_tasks=len(self.workload.trajectories),
             target=target or settings.target,
             clock="virtual" if settings.is_virtual else "wall",
-            time_scale=None if settings.is_virtual else (rate or self.time_scale),
+            time_scale=None if settings.is_virtual else clock.rate,
             profile=profile.name if is_ours else None,
-            prefix_caching=config.enable_prefix_caching if is_ours else None,
+            prefix_caching=config.enable_prefix_caching if is_ours else (page.prefix_caching if page else None),
             max_num_seqs=config.max_num_seqs * settings.num_ranks if is_ours else None,
-            block_size=config.block_size if is_ours else None,
+            block_size=config.block_size if is_ours else (page.block_size if page else None),
             seed=settings.seed,
-            notes={"architecture": assumptions(settings.find_architecture())},
+            notes={**self.notes, "architecture": assumptions(settings.find_architecture())},
             settings=settings.public(),
             version=_version(),
             started_on=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -330,12 +359,6 @@ def _version() -> str:
 def _lag_of(summary: dict[str, Any], name: str, num_samples: int) -> Lag | None:
     p50_s, p99_s, max_s = (summary[f"{kind}_{name}_s"] for kind in ("p50", "p99", "max"))
     return None if p50_s is None else Lag(p50_s=p50_s, p99_s=p99_s, max_s=max_s, num_samples=num_samples)
-
-
-def _extra_body(settings: Settings) -> dict[str, Any]:
-    """What every request says besides its prompt."""
-    interval = settings.stream_interval
-    return {} if interval is None else {"stream_interval": interval}
 
 
 def _agreed_rate(settings: Settings, server: ServerView, own_mock_rate: float) -> float:

@@ -1,21 +1,22 @@
-"""A server seen from outside: who it says it is, and what its /metrics say while it works."""
+"""A server seen from outside: who it says it is, what it can do, and what its /metrics say while it works."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+import asyncio
+from dataclasses import dataclass
 
 import aiohttp
 import orjson
 
-from loadgen.transports.http import Target, refusal
-from mockserver.clock import Clock
+from loadgen.metrics import MetricsPage
+from loadgen.transports.http import Target, one_line, refusal
+from mockserver.clock import Clock, WallClock
 from traces.record import Lag, ServerSample
 
 _NUM_CLOCK_PROBES = 9
-_PROBE_TIMEOUT_S = 30.0
-_OWN_PREFIX = "replayrig:"
-_QUANTILE_KEYS = {"p50_s": "0.5", "p99_s": "0.99", "max_s": "1"}
+_QUESTION_TIMEOUT_S = 30.0
+_READY_POLL_S = 0.5
+_NO_ANSWER = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 
 class TargetError(Exception):
@@ -33,16 +34,28 @@ class ServerView:
     model_names: tuple[str, ...] = ()
     max_model_len: int | None = None
     has_metrics: bool = True
-    _shows_simulated_time: bool = False
-    _last: Mapping[str, float] = field(default_factory=dict)
+    first_page: MetricsPage | None = None
+    last_page: MetricsPage | None = None
 
     @property
     def is_mock(self) -> bool:
         """Whether the server is one of ours."""
-        return self.time_scale is not None or self._shows_simulated_time
+        return self.first_page is not None and self.first_page.simulated_s is not None
 
-    async def find_out(self) -> None:
-        """Ask for the models, the time scale and the metrics. Raises TargetError where nobody answers."""
+    async def find_out(self, *, ready_timeout_s: float = 0.0) -> None:
+        """Ask for the models, the time scale and the metrics. Raises TargetError where nobody answers in time."""
+        clock = WallClock()
+        while True:
+            try:
+                await self._ask_for_models()
+                break
+            except TargetError:
+                if clock.now() >= ready_timeout_s:
+                    raise
+            await clock.sleep_until(clock.now() + _READY_POLL_S)
+        self.first_page = await self.metrics()
+
+    async def _ask_for_models(self) -> None:
         url = f"{self.target.api_url}/models"
         try:
             async with self.session.get(url, headers=self.target.headers) as response:
@@ -54,90 +67,70 @@ class ServerView:
                 models = orjson.loads(body)["data"]
                 self.model_names = tuple(model["id"] for model in models)
                 self.max_model_len = models[0].get("max_model_len")
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise TargetError(f"{url}: {type(error).__name__}: {' '.join(str(error).split())}") from None
-        except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, ValueError):
+        except _NO_ANSWER as error:
+            raise TargetError(f"{url}: {one_line(error)}") from None
+        except (orjson.JSONDecodeError, AttributeError, KeyError, IndexError, TypeError, ValueError):
             raise TargetError(f"{url}: the answer is not a list of models") from None
-        self._shows_simulated_time = f"{_OWN_PREFIX}simulated_seconds" in await self.metrics()
 
-    async def metrics(self) -> dict[str, float]:
-        """The server's metrics by name (with labels where one name has several); empty where it has none."""
+    async def reset_prefix_cache(self) -> None:
+        """Empty the server's prefix cache. Raises TargetError where it cannot be done."""
+        url = f"{self.target.root_url}/reset_prefix_cache"
+        try:
+            async with self.session.post(url, headers=self.target.headers) as response:
+                body = await response.read()
+                if response.status == 404:
+                    raise TargetError(f"{url}: not found: vLLM has it where VLLM_SERVER_DEV_MODE=1 is set")
+                if response.status != 200:
+                    raise TargetError(f"{url}: {refusal(response.status, body)}")
+                if body.strip() and orjson.loads(body).get("success") is False:
+                    raise TargetError(f"{url}: the server did not empty its cache: requests are running")
+        except _NO_ANSWER as error:
+            raise TargetError(f"{url}: {one_line(error)}") from None
+        except (orjson.JSONDecodeError, AttributeError):
+            return  # answered 200 in words of its own
+
+    async def metrics(self) -> MetricsPage | None:
+        """The server's /metrics now; None where it has none."""
         if not self.has_metrics:
-            return {}
+            return None
         try:
             async with self.session.get(f"{self.target.root_url}/metrics", headers=self.target.headers) as response:
                 if response.status != 200:
                     self.has_metrics = False
-                    return {}
-                return parse_metrics(await response.text())
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return {}
+                    return None
+                return MetricsPage(await response.text())
+        except _NO_ANSWER:
+            return None
 
     async def clock_offset_s(self, clock: Clock) -> float | None:
         """The server's clock less ours, from the probe that was answered fastest; None where it shows no clock."""
+        if not self.is_mock:
+            return None
         best: tuple[float, float] | None = None
         for _ in range(_NUM_CLOCK_PROBES):
             asked_at = clock.now()
-            metrics = await self.metrics()
+            page = await self.metrics()
             answered_at = clock.now()
-            shown = metrics.get(f"{_OWN_PREFIX}simulated_seconds")
-            if shown is None:
+            if page is None or page.simulated_s is None:
                 return None
-            way = answered_at - asked_at
-            if best is None or way < best[0]:
-                best = (way, shown - (asked_at + way / 2))
+            way_s = answered_at - asked_at
+            if best is None or way_s < best[0]:
+                best = (way_s, page.simulated_s - (asked_at + way_s / 2))
         return None if best is None else best[1]
 
     async def sample(self, clock: Clock) -> ServerSample | None:
         """The server now; None where its metrics do not say enough."""
-        metrics = await self.metrics()
-        values = {}
-        for name in _SAMPLE_FIELDS:
-            value = metrics.get(_OWN_PREFIX + name, metrics.get(f"{_OWN_PREFIX}{_metric_of(name)}"))
-            if value is None:
-                return None
-            values[name] = value if name.endswith("_s") else int(value)
-        self._last = metrics
-        return ServerSample(at=clock.now(), **values)  # type: ignore[arg-type]  # the names say which are whole numbers
+        page = await self.metrics()
+        if page is None:
+            return None
+        self.last_page = page
+        return page.sample(clock.now())
 
     def lag(self) -> Lag | None:
         """How late the server was, as it said when it was last looked at."""
-        values = {
-            name: self._last.get(f'{_OWN_PREFIX}lag_seconds{{quantile="{quantile}"}}')
-            for name, quantile in _QUANTILE_KEYS.items()
-        }
-        if any(value is None for value in values.values()):
-            return None
-        num_samples = int(self._last.get(f"{_OWN_PREFIX}lag_seconds_count", 0))
-        return Lag(num_samples=num_samples, **values)  # type: ignore[arg-type]  # none is None here
-
-
-def parse_metrics(text: str) -> dict[str, float]:
-    """Values of a Prometheus text by ``name`` where it has no labels or all series' sum, and by ``name{labels}``."""
-    values: dict[str, float] = {}
-    for line in text.splitlines():
-        if not line or line.startswith("#"):
-            continue
-        series, _, number = line.rpartition(" ")
-        try:
-            value = float(number)
-        except ValueError:
-            continue
-        name = series.partition("{")[0]
-        if name != series:
-            values[series] = value
-        values[name] = values.get(name, 0.0) + value
-    return values
-
-
-def _metric_of(name: str) -> str:
-    """A field's metric in Prometheus' style: counters end in _total, durations in _seconds."""
-    return name.removesuffix("_s") + "_seconds_total" if name.endswith("_s") else f"{name}_total"
-
-
-_SAMPLE_FIELDS = tuple(one.name for one in fields(ServerSample) if one.name != "at")
+        return None if self.last_page is None else self.last_page.lag()
 
 
 def new_session() -> aiohttp.ClientSession:
     """A session for questions; unlike calls they may not take long."""
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_PROBE_TIMEOUT_S))
+    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_QUESTION_TIMEOUT_S))

@@ -123,7 +123,7 @@ def profile_of(
 ) -> Profile:
     """The fitted server as a profile for ``mockserver --profile FILE``."""
     block_size = (header.block_size if header else None) or 16
-    num_blocks = max((sample.num_blocks for sample in samples), default=0)
+    num_blocks = max((sample.num_blocks or 0 for sample in samples), default=0)
     num_tokens = num_blocks * block_size or 1_000_000
     found = calibration.fit
     per_request_ms, per_token_us = found["frontend_s"].value * 1e3, found["frontend_per_prompt_token_s"].value * 1e6

@@ -48,6 +48,16 @@ class CallColumns:
         return len(self.call_id)
 
     @property
+    def started_at(self) -> Floats:
+        """When the server first scheduled each call; where it does not say so, when it was sent.
+
+        Never outside sent to first token: a server's clock is another than ours, and a late one drifts from it.
+        """
+        first = np.where(np.isnan(self.first_token_at), self.last_token_at, self.first_token_at)
+        started = np.where(np.isnan(self.scheduled_at), self.sent_at, self.scheduled_at)
+        return np.fmax(np.fmin(started, first), self.sent_at)
+
+    @property
     def arrived_with_tokens(self) -> Bools:
         """Calls whose times may be used: they succeeded and brought at least one token."""
         return self.succeeded & ~np.isnan(self.first_token_at) & ~np.isnan(self.last_token_at)
@@ -186,7 +196,7 @@ def sample_columns(samples: Iterable[ServerSample]) -> dict[str, Floats]:
     """The server's samples, one column per field of ``ServerSample``."""
     rows = list(samples)
     names = [field.name for field in dataclasses.fields(ServerSample)]
-    return {name: _floats(getattr(row, name) for row in rows) for name in names}
+    return {name: _floats(_or_nan(getattr(row, name)) for row in rows) for name in names}
 
 
 def _or_nan(value: float | None) -> float:

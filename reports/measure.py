@@ -7,6 +7,7 @@ ones. A value that the records do not hold is None or NaN, never zero.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -96,7 +97,7 @@ def predecessor_wait_s(calls: CallColumns, tools: ToolColumns) -> Floats:
 
 def queue_time_s(calls: CallColumns) -> Floats:
     """Arrival to first scheduled, where the server says when that was; a call arrives when it is sent."""
-    return _where(calls.succeeded, calls.scheduled_at - calls.sent_at)
+    return _where(calls.succeeded & ~np.isnan(calls.scheduled_at), calls.started_at - calls.sent_at)
 
 
 def task_time_s(tasks: TaskColumns) -> Floats:
@@ -220,8 +221,9 @@ def batch_occupancy(run: RunColumns) -> float | None:
 
 
 def increase(counter: Floats) -> float | None:
-    """What a counter of the server grew by over the run; None where it was not sampled twice."""
-    return float(counter[-1] - counter[0]) if counter.size > 1 else None
+    """What a counter of the server grew by over the run; None where it was not sampled twice, or is not told."""
+    grown = float(counter[-1] - counter[0]) if counter.size > 1 else math.nan
+    return None if math.isnan(grown) else grown
 
 
 def total(values: Floats) -> int:

@@ -55,9 +55,9 @@ def _name(kind: str, pid: int, tid: int, name: str) -> Event:
 def _calls(run: LabelledRun) -> list[Event]:
     process, thread = _places(run)
     calls = run.columns.calls
-    columns = (calls.due_at, calls.sent_at, calls.scheduled_at, calls.first_token_at, calls.last_token_at)
+    columns = (calls.due_at, calls.sent_at, calls.started_at, calls.first_token_at, calls.last_token_at)
     events = []
-    for place, (due, sent, scheduled, first, last) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+    for place, (due, sent, started, first, last) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
         if math.isnan(last):
             continue
         where = {"pid": process[calls.task_id[place]], "tid": thread[calls.agent_id[place]]}
@@ -67,7 +67,6 @@ def _calls(run: LabelledRun) -> list[Event]:
             "output tokens": _plain(calls.num_output_tokens[place]),
         }
         events.append(_slice(f"call {int(calls.index[place])}", due, last, where, tokens))
-        started = sent if math.isnan(scheduled) else scheduled
         first = last if math.isnan(first) else first  # noqa: PLW2901  # an answer without a token
         for name, begin, end in (("queue", sent, started), ("prefill", started, first), ("decode", first, last)):
             if end > begin:
@@ -96,6 +95,7 @@ def _counters(run: LabelledRun) -> list[Event]:
         {"ph": "C", "name": name, "pid": _SERVER, "tid": 0, "ts": at * 1e6, "args": {"value": int(value)}}
         for name, field in _COUNTERS.items()
         for at, value in zip(samples["at"].tolist(), samples[field].tolist(), strict=True)
+        if not math.isnan(value)  # the server does not say
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
@@ -23,6 +23,7 @@ from mockserver.clock import Clock
 
 KEEP_ALIVE_S = 4.0
 """Shorter than any server's (uvicorn's is 5 s): a connection is never used at the moment the server closes it."""
+_BUSY = (429, 503)
 _READ_BUFFER_BYTES = 1 << 20
 _CONNECT_TIMEOUT_S = 60.0
 """A host that does not answer at all is an error after this long; waiting for an answer has no limit."""
@@ -38,7 +39,9 @@ class Target:
     headers: Mapping[str, str] = field(default_factory=dict)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     scripted: bool = True
-    """Send the recorded answer along; servers that are not ours ignore it."""
+    """Send the recorded answer along, which servers of ours give."""
+    exact: bool = False
+    """Make a server that is not ours answer as long as the recording did, in text."""
 
     @property
     def api_url(self) -> str:
@@ -67,6 +70,7 @@ class HttpTransport:
         }
         self._head = orjson.dumps(fixed)[:-1]
         self._scripted = target.scripted
+        self._exact = target.exact and not target.scripted
         self._session: aiohttp.ClientSession | None = None
         self.clock_offset_s: float | None = None
         """The server's clock less ours, where the server shows its clock: makes its instants comparable."""
@@ -94,11 +98,15 @@ class HttpTransport:
         clock = self._clock
         answer = StreamedAnswer()
         status: int | None = None
+        is_retryable = False
+        retry_after: str | None = None
         sent_at = clock.now()
         try:
             async with self._session.post(self._url, data=body, headers=self._headers) as response:
                 status = response.status
                 if status != 200:
+                    is_retryable = status in _BUSY
+                    retry_after = response.headers.get("retry-after")
                     answer.error = refusal(status, await response.read())
                 else:
                     # readany() returns what has arrived, so the instant is the socket's, not a line's or an event's.
@@ -107,9 +115,14 @@ class HttpTransport:
                         feed(data, now())
                     answer.close()
         except (aiohttp.ClientError, OSError) as error:
-            answer.error = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            answer.error = one_line(error)
+            # The server closed a kept connection as we took it: it never saw the request.
+            is_retryable = status is None and isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError)
         ended_at = clock.now() if answer.error or answer.finished_at is None else answer.finished_at
-        return self._completion(call, answer, status=status, sent_at=sent_at, ended_at=ended_at)
+        completion = self._completion(call, answer, status=status, sent_at=sent_at, ended_at=ended_at)
+        if not is_retryable:
+            return completion
+        return replace(completion, is_retryable=True, retry_after_s=_seconds(retry_after))
 
     async def warm_up(self, conversations: Iterable[Conversation]) -> None:
         """Let a mock server tokenise what the first prompts hold, and open a connection for each.
@@ -139,6 +152,12 @@ class HttpTransport:
             parts += (b',"tools":', tools)
         if self._scripted:
             parts += (b',"replayrig":{"reply":', orjson.dumps(call.reply), b"}")
+        elif self._exact:
+            # vLLM keeps the tools in the prompt, and a tool parser has nothing to wait for.
+            parts.append(
+                b',"max_completion_tokens":%d,"min_tokens":%d,"ignore_eos":true%b'
+                % (call.num_output_tokens, call.num_output_tokens, b',"tool_choice":"none"' if tools else b"")
+            )
         parts += (b',"messages":', conversation.messages_json(), b"]}")
         return b"".join(parts)
 
@@ -156,7 +175,7 @@ class HttpTransport:
             num_prompt_tokens=usage.get("prompt_tokens"),
             num_cached_tokens=details.get("cached_tokens"),
             num_output_tokens=usage.get("completion_tokens"),
-            expected_output_tokens=call.num_output_tokens,
+            expected_output_tokens=call.num_output_tokens if self._scripted or self._exact else None,
             finish_reason=answer.finish_reason,
             error=answer.error,
             status=status,
@@ -178,6 +197,19 @@ class HttpTransport:
             return max(0.0, answer.finished_at + self.clock_offset_s - due_at)
         delivered_at = extension.get("delivered_at")
         return None if delivered_at is None else max(0.0, delivered_at - due_at)
+
+
+def one_line(error: BaseException) -> str:
+    """An exception as one line that names its kind."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """The header's seconds; a date in it is not worth a calendar here."""
+    try:
+        return None if retry_after is None else max(0.0, float(retry_after))
+    except ValueError:
+        return None
 
 
 def refusal(status: int, body: bytes) -> str:
