@@ -58,6 +58,13 @@ def compare(runs: Sequence[RunColumns], objectives: Objectives | None = None) ->
     )
 
 
+def circumstances(header: RunHeader) -> tuple[object, ...]:
+    """All that two runs must share so that architecture and cache alone make the difference."""
+    h = header
+    is_in_process = h.target == "in-process"
+    return (is_in_process, h.clock, h.workload_digest, h.num_tasks, h.profile, h.max_num_seqs)
+
+
 _PARTS: tuple[Callable[[RunHeader], str], ...] = (
     lambda h: f"workload {h.workload}",
     lambda h: h.profile or "unknown profile",

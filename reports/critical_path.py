@@ -95,7 +95,7 @@ class _CallParts:
     """How one call's time, from due to its last token, divides."""
 
     def __init__(self, calls: CallColumns) -> None:
-        started_at = np.where(np.isnan(calls.scheduled_at), calls.sent_at, calls.scheduled_at)
+        started_at = calls.started_at
         first_at = np.where(np.isnan(calls.first_token_at), calls.last_token_at, calls.first_token_at)
         self.harness_s = (calls.sent_at - calls.due_at).tolist()
         self.queue_s = (started_at - calls.sent_at).tolist()

@@ -63,11 +63,10 @@ def _calls(run: LabelledRun, task: dict[str, int], agent: dict[str, int], on_pat
     calls = run.columns.calls
     order = np.argsort(calls.due_at, kind="stable")
     due_ms = np.rint(calls.due_at[order] * 1000)
-    scheduled_at = np.where(np.isnan(calls.scheduled_at), calls.sent_at, calls.scheduled_at)
     first_at = np.where(np.isnan(calls.first_token_at), calls.last_token_at, calls.first_token_at)
     instants = [
         due_ms,
-        *(np.rint(at[order] * 1000) for at in (calls.sent_at, scheduled_at, first_at, calls.last_token_at)),
+        *(np.rint(at[order] * 1000) for at in (calls.sent_at, calls.started_at, first_at, calls.last_token_at)),
     ]
     sent, queue, prefill, decode = (_whole(b - a) for a, b in itertools.pairwise(instants))
     block_size = run.header.block_size or 1

@@ -93,3 +93,19 @@ def test_a_run_that_ends_later_with_the_faster_average_task_is_decided_by_its_lo
         "ReAct has the faster average task, and ends later because of its longest: 20 s against 15 s,"
         " a chain of 1 calls where the orchestrator has 1."
     )
+
+
+def test_runs_that_differ_in_more_than_architecture_and_cache_are_told_apart() -> None:
+    runs = [
+        one_task_run(
+            end=end, queue_s=0.0, num_prompt_tokens=1000, architecture=architecture, target=target, clock=clock
+        )
+        for architecture, end in (("react", 30.0), ("orchestrator", 10.0))
+        for target, clock in (("in-process", "virtual"), ("http://localhost:8000", "wall"))
+    ]
+
+    texts = finding(compare(runs))
+
+    assert texts[0].startswith("In process, virtual time, kimi-k2-8xb200: With the prefix cache on, the orchestrator")
+    assert texts[1].startswith("Over HTTP, wall time, kimi-k2-8xb200: With the prefix cache on, the orchestrator")
+    assert texts[2] == "2 runs in real time end within 0.0 % of their twins in virtual time."

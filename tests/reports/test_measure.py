@@ -142,3 +142,9 @@ def test_server_shares_are_unknown_without_samples() -> None:
 
     assert measure.gpu_busy_share(run) is None
     assert measure.batch_occupancy(run) is None
+
+
+def test_a_server_whose_clock_drifted_never_scheduled_before_it_was_asked() -> None:
+    run = make_run(calls=[make_call(scheduled_at=-5.0), make_call(index=1, scheduled_at=7.0)])
+
+    assert measure.queue_time_s(run.calls).tolist() == [0.0, 1.0]
