@@ -210,6 +210,7 @@ class RunningServer:
 async def start(settings: ServerSettings, *, clock: Clock | None = None) -> RunningServer:
     """Make a machine and listen."""
     machine = Machine(settings, clock or WallClock(settings.time_scale))
+    machine.warm_up()
     app = App(machine)
     server = Listener(app, settings)
     driver = asyncio.create_task(machine.driver.run(), name="mockserver driver")

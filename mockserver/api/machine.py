@@ -23,6 +23,7 @@ from mockserver.clock import Clock
 from mockserver.driver import Generation
 from mockserver.engine.engine import RequestTooLongError
 from mockserver.engine.request import Request
+from mockserver.filler import filler
 from mockserver.lag import LagMeter
 from mockserver.node import build_driver
 from mockserver.prompt import PromptEncoder
@@ -149,6 +150,10 @@ class Machine:
     def next_number(self) -> int:
         """A number that no other request of this server has."""
         return next(self._numbers)
+
+    def warm_up(self) -> None:
+        """Load what the first request would otherwise wait for: the tokenizer and the words of the filler."""
+        self.encoder.chat([{"role": "user", "content": filler("warm-up", 1)}])
 
     def start(
         self,
