@@ -150,26 +150,15 @@ class _Family:
 def _what_came_before(current: _Activity, by_end: list[_Activity], place: int, family: _Family) -> int | None:
     """Where in ``by_end`` stands what ended last of all that ``current`` may have waited for.
 
-    That is the agent's previous call, the tools it asked for and the subagents it spawned since; for an
-    agent's first call, whatever its parent had done by then. Siblings never wait for each other.
+    That is what its own agent did before, what the agents did that its agent spawned, and what the agent did that
+    spawned its own (a plan, a choice of who is next). Siblings never wait for each other.
     """
     parent = family.parent[current.agent_id]
-    candidates: list[int] = []
     for earlier in range(place - 1, -1, -1):
         activity = by_end[earlier]
         if activity.ended_at > current.started_at + _SAME_INSTANT_S:
             continue
-        if activity.agent_id == current.agent_id and activity.kind == "call":
-            spawned_since = activity.ended_at - _SAME_INSTANT_S
-            for candidate in candidates:
-                agent_id = by_end[candidate].agent_id
-                if agent_id == current.agent_id or family.started_at[agent_id] >= spawned_since:
-                    return candidate
-            return earlier
-        if activity.agent_id == current.agent_id or family.parent[activity.agent_id] == current.agent_id:
-            candidates.append(earlier)
-    for earlier in range(place - 1, -1, -1):
-        activity = by_end[earlier]
-        if activity.agent_id == parent and activity.ended_at <= current.started_at + _SAME_INSTANT_S:
+        agent_id = activity.agent_id
+        if agent_id in (current.agent_id, parent) or family.parent[agent_id] == current.agent_id:
             return earlier
     return None

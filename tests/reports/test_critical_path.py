@@ -82,3 +82,25 @@ def test_task_without_any_call_is_all_harness() -> None:
 
 def test_mean_over_no_tasks_is_none() -> None:
     assert mean_shares([]) is None
+
+
+def test_agents_that_take_turns_wait_for_each_other_every_time() -> None:
+    """A chair chooses speaker ``a``, then ``b``, then ``a`` again: all of it is one chain, ``a``'s tool included."""
+    calls = [
+        make_call("t/chair", 0, last_token_at=1.0),
+        make_call("t/chair/a", 0, due_at=1.0, first_token_at=1.5, last_token_at=2.0),
+        make_call("t/chair", 1, due_at=3.0, first_token_at=3.5, last_token_at=4.0),
+        make_call("t/chair/b", 0, due_at=4.0, first_token_at=4.5, last_token_at=5.0),
+        make_call("t/chair", 2, due_at=5.0, first_token_at=5.5, last_token_at=6.0),
+        make_call("t/chair/a", 1, due_at=6.0, first_token_at=6.5, last_token_at=7.0),
+    ]
+    tools = [make_tool("t/chair/a", 0, started_at=2.0, ended_at=3.0)]
+    run = make_run(calls=calls, tools=tools, tasks=[make_task(ended_at=7.0)])
+
+    (path,) = paths_of(run)
+
+    assert ids_on(path, run) == [
+        *("t/chair#0", "t/chair/a#0", "read_file"),
+        *("t/chair#1", "t/chair/b#0", "t/chair#2", "t/chair/a#1"),
+    ]
+    assert (path.shares.tool_s, path.shares.harness_s) == (1.0, 0.0)
