@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 import tempfile
@@ -124,13 +125,22 @@ def _twin(settings: Settings, workload: Workload) -> Outcome:
 def _perform(
     settings: Settings, workload: Workload, directory: Path, *, run_id: str, time_scale: float = 1.0
 ) -> Outcome:
-    from reports.summary import summarize  # noqa: PLC0415  (numpy is not needed to refuse a wrong flag)
+    from reports.summary import parse_objectives, summarize  # noqa: PLC0415  (numpy is not needed to refuse a flag)
 
+    objectives = parse_objectives(settings.goodput)
     view = None
     if settings.live:
         title = run_id if settings.is_virtual else f"{run_id} at {time_scale:g}x"
         view = LiveView(title=title, num_tasks=len(workload.trajectories), console=Console(stderr=True))
-    return perform(settings, workload, directory, summarize=summarize, run_id=run_id, time_scale=time_scale, view=view)
+    return perform(
+        settings,
+        workload,
+        directory,
+        summarize=functools.partial(summarize, objectives=objectives),
+        run_id=run_id,
+        time_scale=time_scale,
+        view=view,
+    )
 
 
 def _compare_with_twin(outcome: Outcome, twin: Outcome) -> None:

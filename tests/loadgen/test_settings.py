@@ -9,6 +9,8 @@ import pytest
 from loadgen.config import Settings
 from loadgen.sources import READER
 from mockserver.settings import OneLineParser, SettingsError, dashed
+from tests.loadgen.fakes import make_task
+from traces.trajectory import Turn
 
 
 def load(*argv: str, command: str = "run", environ: dict[str, str] | None = None) -> Settings:
@@ -86,3 +88,66 @@ def test_the_header_gets_every_setting_as_json_can_hold_it() -> None:
 
     assert public["seed"] == 4
     assert public["architectures"] == ["react", "orchestrator"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "arrives_at"),
+    [
+        ((), (0.0, 0.0, 0.0)),
+        (("--request-rate", "2", "--burstiness", "inf"), (0.0, 0.5, 1.0)),
+        (("--recorded-arrivals",), (0.0, 1.0, 5.0)),
+    ],
+)
+def test_tasks_arrive_as_the_settings_say(argv: tuple[str, ...], arrives_at: tuple[float, ...]) -> None:
+    tasks = [make_task(f"t{at}", Turn(content="x"), started_at=at) for at in (10.0, 11.0, 15.0)]
+
+    settings = load(*argv)
+
+    assert settings.arrivals(tasks) == arrives_at
+    assert settings.is_open_loop == bool(argv)
+
+
+def test_a_ramp_and_a_poisson_process_are_open_loops() -> None:
+    tasks = [make_task(f"t{k}", Turn(content="x")) for k in range(20)]
+    ramp = load("--ramp-up-strategy", "linear", "--ramp-up-start-rps", "1", "--ramp-up-end-rps", "4")
+    poisson = load("--request-rate", "3")
+
+    assert ramp.is_open_loop
+    assert ramp.arrivals(tasks)[1] == pytest.approx(1.0)
+    assert len(poisson.arrivals(tasks)) == 20
+    assert poisson.arrivals(tasks) != load("--request-rate", "3", "--seed", "1").arrivals(tasks)
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (("--ramp-up-strategy", "linear"), "a ramp needs all"),
+        (("--request-rate", "1", "--recorded-arrivals"), "one way"),
+        (("--request-rate", "0"), "request_rate must be more than 0"),
+        (("--header", "nonsense"), "NAME=VALUE"),
+        (("--extra-body", "[1]"), "extra_body must be a JSON object"),
+        (("--client", "openai"), "client openai needs a server"),
+    ],
+)
+def test_loads_and_targets_that_make_no_sense_are_one_line(argv: tuple[str, ...], text: str) -> None:
+    with pytest.raises(SettingsError, match=text):
+        load(*argv)
+
+
+def test_secrets_reach_the_headers_and_nothing_else() -> None:
+    settings = load(
+        *("--target", "http://h:1", "--header", "x-team=a=b", "--extra-body", '{"top_k": 1}', "--stream-interval", "4"),
+        environ={"LOADGEN_API_KEY": "sk-secret"},
+    )
+
+    assert settings.headers() == {"authorization": "Bearer sk-secret", "x-team": "a=b"}
+    assert settings.more_body() == {"top_k": 1, "stream_interval": 4}
+    assert "sk-secret" not in str(settings.public())
+    assert "x-team" not in str(settings.public())
+
+
+def test_a_wrong_header_is_not_repeated_in_the_complaint() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load("--header", "sk-secret")
+
+    assert "sk-secret" not in str(caught.value)

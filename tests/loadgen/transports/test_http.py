@@ -12,7 +12,11 @@ from mockserver.clock import WallClock
 from tests.loadgen.sse_server import CUT, DONE, ROLE, STOP, TOKEN, USAGE, Script, scripted_server
 
 REPLY = {"role": "assistant", "content": " x x"}
-TOLERANCE_S = 0.03  # two cores, many tenants
+
+
+def took(duration_s: float, expected_s: float) -> bool:
+    """Never less than expected, and no more than a busy machine adds."""
+    return expected_s - 0.002 <= duration_s <= expected_s + 0.4
 
 
 def make_call(call_id: str = "t/react#0", *, tools: tuple[str, ...] = ()) -> Call:
@@ -34,17 +38,17 @@ async def send(url: str, **target: object) -> Completion:
 
 @pytest.mark.wall_clock
 async def test_times_are_those_of_the_first_and_the_last_token() -> None:
-    """The role chunk comes 50 ms before the first token, the finish reason 50 ms after the last, usage later still."""
+    """The role chunk comes 0.5 s before the first token, the finish reason 0.5 s after the last, usage later still."""
     answer = await complete(
-        [(0.05, ROLE), (0.05, TOKEN), (0.1, TOKEN + TOKEN), (0.05, STOP), (0.05, USAGE + DONE)], base_url_end="/v1/"
+        [(0.5, ROLE), (0.5, TOKEN), (0.5, TOKEN + TOKEN), (0.5, STOP), (0.5, USAGE + DONE)], base_url_end="/v1/"
     )
 
     assert answer.error is None
     assert answer.first_token_at is not None
     assert answer.last_token_at is not None
-    assert answer.first_token_at - answer.sent_at == pytest.approx(0.1, abs=TOLERANCE_S)
-    assert answer.last_token_at - answer.sent_at == pytest.approx(0.2, abs=TOLERANCE_S)
-    assert answer.ended_at - answer.last_token_at == pytest.approx(0.05, abs=TOLERANCE_S)  # the agent has it all
+    assert took(answer.first_token_at - answer.sent_at, 1.0)
+    assert took(answer.last_token_at - answer.sent_at, 1.5)
+    assert took(answer.ended_at - answer.sent_at, 2.0)  # the agent has it all
     assert len(answer.chunk_at) == 3
     assert (answer.num_prompt_tokens, answer.num_cached_tokens, answer.num_output_tokens) == (7, 4, 3)
     assert (answer.status, answer.finish_reason) == (200, "stop")
@@ -56,7 +60,7 @@ async def test_a_stream_that_stalls_is_measured_not_cut_off() -> None:
 
     assert answer.error is None
     first, second = answer.chunk_at
-    assert second - first == pytest.approx(0.6, abs=TOLERANCE_S)
+    assert took(second - first, 0.6)
 
 
 async def test_an_error_inside_a_stream_fails_the_call() -> None:
