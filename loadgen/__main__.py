@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if command in CALCULATORS:
             print("\n".join(CALCULATORS[command].lines(flags)))
             return EXIT_FINE
-        settings = READER.load(flags, os.environ)
+        settings = _with_key(READER.load(flags, os.environ))
         _check(settings)
         workload = load_workload(settings.workload, seed=settings.seed, num_tasks=settings.num_tasks)
         return _experiment(settings, workload) if command == "experiment" else _run(settings, workload)
@@ -53,6 +53,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (SettingsError, TraceError, TargetError, ValueError, OSError) as error:
         print(f"loadgen: {_one_line(error)}", file=sys.stderr)
         return EXIT_USAGE
+
+
+def _with_key(settings: Settings) -> Settings:
+    """A server at a URL gets OPENAI_API_KEY where no other key is given, as from vLLM's own client."""
+    if settings.is_own_machine or settings.api_key is not None:
+        return settings
+    return replace(settings, api_key=os.environ.get("OPENAI_API_KEY"))
 
 
 def _parser() -> argparse.ArgumentParser:

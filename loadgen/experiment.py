@@ -30,7 +30,14 @@ class Cell:
 
 
 def cells(settings: Settings) -> Iterator[Cell]:
-    """Every combination of architecture and prefix cache, in the order they are run."""
+    """Every combination of architecture and prefix cache, in the order they are run.
+
+    A server that is not ours has its cache as it was started: there, the architectures alone.
+    """
+    if not settings.is_own_machine:
+        for architecture in settings.compared_architectures():
+            yield Cell(name=short_name(architecture), settings=replace(settings, architecture=architecture))
+        return
     for architecture, cache in itertools.product(settings.compared_architectures(), settings.prefix_cache):
         yield Cell(
             name=f"{short_name(architecture)}-{'cache' if cache == 'on' else 'nocache'}",
@@ -40,7 +47,7 @@ def cells(settings: Settings) -> Iterator[Cell]:
 
 def virtual_twin(settings: Settings) -> Settings:
     """The same run in virtual time."""
-    return replace(settings, target=IN_PROCESS, clock="virtual")
+    return replace(settings, target=IN_PROCESS, clock="virtual", client="http")
 
 
 def carried_time_scale(twin: Outcome) -> float:

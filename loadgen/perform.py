@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -21,6 +22,7 @@ from loadgen.context import Conversation, system_message, tool_texts, user_messa
 from loadgen.doors import Door
 from loadgen.harness import Harness
 from loadgen.live import LiveView
+from loadgen.own_load import OwnLoad
 from loadgen.own_mock import own_mock
 from loadgen.recorder import Recorder
 from loadgen.run import first_of, replay
@@ -76,6 +78,7 @@ class Performance:
     complete: bool = False
     server_lag: Lag | None = None
     notes: dict[str, str] = field(default_factory=dict)
+    own_load: OwnLoad = field(default_factory=OwnLoad)
     harness: Harness = field(default_factory=Harness)
 
     async def in_virtual_time(self, clock: VirtualClock) -> None:
@@ -169,21 +172,22 @@ class Performance:
         self.harness = settings.harness(is_our_model=settings.is_own_machine)
         self.harness.state = state
         try:
-            await replay(
-                tasks,
-                settings.arrivals(tasks),
-                architecture=settings.find_architecture(),
-                clock=clock,
-                transport=self._patient(door.transport, clock),
-                look=door.look,
-                recorder=recorder,
-                tool_times=settings.tool_times(),
-                harness=self.harness,
-                max_model_len=door.max_model_len,
-                max_concurrency=settings.max_concurrency,
-                is_open_loop=settings.is_open_loop,
-                sample_period_s=self._sample_period_s(None if settings.is_virtual else clock.rate),
-            )
+            async with self.own_load.watching() if isinstance(clock, WallClock) else contextlib.nullcontext():
+                await replay(
+                    tasks,
+                    settings.arrivals(tasks),
+                    architecture=settings.find_architecture(),
+                    clock=clock,
+                    transport=self._patient(door.transport, clock),
+                    look=door.look,
+                    recorder=recorder,
+                    tool_times=settings.tool_times(),
+                    harness=self.harness,
+                    max_model_len=door.max_model_len,
+                    max_concurrency=settings.max_concurrency,
+                    is_open_loop=settings.is_open_loop,
+                    sample_period_s=self._sample_period_s(None if settings.is_virtual else clock.rate),
+                )
             self.complete = True
         finally:
             self.server_lag = door.lag()
@@ -308,7 +312,8 @@ def _finish(
         # What reached the client counts, where it is known: the server's own figure is a part of it.
         server_lag=None if lags else performance.server_lag,
         digest=recorder.digest(),
-        notes={**header.notes, **_notes(recorder), **performance.harness.notes()},
+        notes={**header.notes, **_notes(recorder), **performance.harness.notes(), **_own_notes(performance.own_load)},
+        invalid_reasons=performance.own_load.reasons(),
     )
     records = {
         "calls": recorder.calls,
@@ -336,6 +341,10 @@ async def _start_at(clock: Clock, state: StateKeeper | None) -> None:
         clock.start(at=state.resumes_at)
     else:
         await clock.sleep_until(state.resumes_at)
+
+
+def _own_notes(own_load: OwnLoad) -> dict[str, str]:
+    return {"load generator": own_load.in_words()} if own_load.elapsed_s else {}
 
 
 def _notes(recorder: Recorder) -> dict[str, str]:
