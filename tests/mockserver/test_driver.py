@@ -151,7 +151,7 @@ async def test_what_reaches_a_late_machine_arrives_in_its_present() -> None:
     clock = WallClock(100_000.0)
     driver = make_driver(clock, async_scheduling=True)
     loop = asyncio.create_task(driver.run())
-    queue_times = []
+    queue_times: list[float] = []
     long = driver.submit(make_request("long", num_output_tokens=2500))
 
     while long.finish_reason is None:
