@@ -76,7 +76,7 @@ def read_requests(
     for index, request in enumerate(split):
         if not is_text:
             builder.replace_history(kept.prompt(*blocks.blocks_of(_texts_of(keys[index], tools))))
-        for message in grown[index][0]:
+        for message in _worth_keeping(grown[index][0], is_text=is_text):
             _add(builder, message, request)
         builder.add_reply(_reply(split, index, keys[index]), request.measured)
         if request.spawns:
@@ -85,6 +85,17 @@ def read_requests(
     for result in requests[-1].results if requests else ():  # the others' are in the prompts after them
         builder.add_result(result.text, call_id=result.call_id, latency_s=result.latency_s)
     return builder.conversation()
+
+
+def _worth_keeping(messages: list[Any], *, is_text: bool) -> list[Any]:
+    """Of new messages, those that the turns should have.
+
+    Where the prompt is filler anyway, what follows the results of tools is a reminder that the next prompt drops.
+    """
+    if is_text:
+        return messages
+    results = [message for message in messages if get_text(message, "role") in TOOL_ROLES]
+    return results or messages
 
 
 def _without_answer(request: Request) -> Request:
