@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reports import stage
+from reports.architecture_page import architectures
 from reports.charts import chart
 from reports.compare import Comparison, LabelledRun
 from reports.events import MAX_CALLS, events
@@ -77,6 +78,7 @@ def render(comparison: Comparison) -> str:
             "Over time",
             charts_markup(shown, ("prefill_queue", "batch", "kv_pool", "evictions", "token_rates", "output_rate")),
         ),
+        ("architectures", "Architectures", architectures(comparison)),
         ("runs", "The runs", _provenance(comparison)),
     ]
     return assemble(
@@ -148,12 +150,13 @@ def _part(name: str) -> str:
 
 def _title(comparison: Comparison) -> str:
     named = {"react": "ReAct"}
-    architectures = list(dict.fromkeys(run.header.architecture for run in comparison.runs))
+    names = [named.get(a, a) for a in dict.fromkeys(run.header.architecture for run in comparison.runs)]
     if len(comparison.runs) == 1:
         return comparison.runs[0].label
     caches = {run.header.prefix_caching for run in comparison.runs}
     cache = ", prefix cache off and on" if {True, False} <= caches else ""
-    return f"{' and '.join(named.get(a, a) for a in architectures)}{cache}: {len(comparison.runs)} runs compared"
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 2 else names)
+    return f"{listed}{cache}: {len(comparison.runs)} runs compared"
 
 
 def _subtitle(comparison: Comparison) -> str:

@@ -57,6 +57,22 @@ class PathShares:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskShape:
+    """Each over all tasks of a run, or over all agents."""
+
+    calls: Distribution | None
+    agents: Distribution | None
+    tokens: Distribution | None
+    """Prompt and output tokens of all its calls: what is sent, cached or not."""
+    parallelism: Distribution | None
+    """Calls in flight, on average over the time in which there is one."""
+    context: Distribution | None
+    """The longest prompt of an agent, with the answer to it."""
+    kv_bytes: Distribution | None
+    """KV of that context, where the header says what a token takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
     """Every number of one run. Durations in seconds, rates per second; None where the records lack it."""
 
@@ -108,5 +124,6 @@ class Numbers:
     """By the server's own counter: recomputation after a preemption counts again."""
     num_evicted_blocks: int | None
     num_preemptions: int | None
+    shape: TaskShape
     lag: Lag | None
     send_lag: Lag | None

@@ -13,6 +13,7 @@ from typing import Any
 from reports import measure
 from reports.critical_path import critical_paths, longest_chain, mean_shares
 from reports.numbers import Distribution, Numbers, Objectives
+from reports.per_task import task_shape
 from reports.validity import invalid_reasons
 from traces.record import CallRecord, Lag, RunHeader, ServerSample, TaskRecord, ToolRecord
 
@@ -114,6 +115,7 @@ def numbers_of(run: measure.RunColumns, objectives: Objectives | None = None) ->
         num_server_computed_tokens=_count(measure.increase(samples["num_computed_prompt_tokens"])),
         num_evicted_blocks=_count(measure.increase(samples["num_evicted_blocks"])),
         num_preemptions=_count(measure.increase(samples["num_preemptions"])),
+        shape=task_shape(run),
         lag=measure.run_lag(run),
         send_lag=measure.run_send_lag(run),
     )
@@ -156,6 +158,12 @@ def summary_of(numbers: Numbers) -> dict[str, Any]:
         **_keys("task_time_s", numbers.task_time, 1),
         **_keys("prompt_tokens", numbers.prompt_length, 1),
         **_keys("output_tokens", numbers.output_length, 1),
+        **_keys("calls_per_task", numbers.shape.calls, 1),
+        **_keys("agents_per_task", numbers.shape.agents, 1),
+        **_keys("tokens_per_task", numbers.shape.tokens, 1),
+        **_keys("calls_at_once", numbers.shape.parallelism, 1),
+        **_keys("context_tokens", numbers.shape.context, 1),
+        **_keys("kv_bytes_per_agent", numbers.shape.kv_bytes, 1),
         "hit_rate": numbers.hit_rate,
         "reusable_hit_rate": numbers.reusable_hit_rate,
         "longest_chain_calls": numbers.num_calls_of_longest_chain,

@@ -101,6 +101,19 @@ def _lag(key: str, label: str) -> Metric:
     return Metric(key=key, group="Trust", label=label, unit="s", get=get, better="lower")
 
 
+def _shape(part: str, label: str, unit: str = "", *, scale: float = 1.0) -> Metric:
+    return Metric(
+        key=f"{part}_shape",
+        group="One task",
+        label=label,
+        unit=unit,
+        get=lambda numbers: getattr(numbers.shape, part),
+        scale=scale,
+        is_spread=True,
+        is_brief=False,
+    )
+
+
 METRICS: tuple[Metric, ...] = (
     _single("makespan_s", "Tasks", "Makespan", "s", better="lower"),
     _single("tasks_per_hour", "Tasks", "Tasks per hour", better="higher"),
@@ -114,6 +127,12 @@ METRICS: tuple[Metric, ...] = (
     _single("num_calls", "Calls", "Calls"),
     _single("goodput", "Calls", "Goodput", "calls/s", better="higher"),
     _single("goodput_attainment", "Calls", "Goodput attainment", "%", better="higher", scale=100),
+    _shape("calls", "Calls per task"),
+    _shape("agents", "Agents per task"),
+    _shape("tokens", "Tokens per task"),
+    _shape("parallelism", "Calls at once"),
+    _shape("context", "Context of an agent", "tokens"),
+    _shape("kv_bytes", "KV of an agent", "GB", scale=1e-9),
     _single("num_prompt_tokens", "Tokens", "Prompt tokens", better="lower", brief=False),
     _single("num_computed_tokens", "Tokens", "Prompt tokens computed", better="lower"),
     _single("num_cached_tokens", "Tokens", "Prompt tokens from the cache"),

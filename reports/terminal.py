@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from reports.bands import HEAD, band_rows
 from reports.calibrate import ADVICE, UNITS, Calibration
 from reports.compare import Comparison
 from reports.fidelity import Fidelity
@@ -22,8 +23,22 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for line, is_valid in validity_lines(comparison):
         console.print(Text(line, style="" if is_valid else "bold red"))
     console.print(comparison_table(comparison))
+    _print_bands(comparison, console)
     for paragraph in [*finding(comparison), *noise_statements(comparison.runs)]:
         console.print(Text(paragraph), soft_wrap=False)
+
+
+def _print_bands(comparison: Comparison, console: Console) -> None:
+    """Calls per task against published bands, where more than the two architectures of the first sketch are shown."""
+    rows = band_rows(comparison.runs)
+    if len(rows) < 2:
+        return
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in HEAD:
+        table.add_column(title)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def validity_lines(comparison: Comparison) -> list[tuple[str, bool]]:
