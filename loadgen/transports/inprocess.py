@@ -5,7 +5,7 @@ The only file of the load generator that knows the machine.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from weakref import WeakKeyDictionary
 
 from loadgen.call import Call, Completion
@@ -38,7 +38,9 @@ class Machine:
 
     def sample(self) -> ServerSample:
         """The engine at this instant."""
-        return ServerSample(at=self.clock.now(), **asdict(self.driver.snapshot()))
+        snapshot = self.driver.snapshot()
+        known = (one.name for one in fields(ServerSample) if one.name != "at")
+        return ServerSample(at=self.clock.now(), **{name: getattr(snapshot, name) for name in known})
 
     def lag(self) -> Lag:
         """How late answers were handed over against the model's own time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 from mockserver.api.books import Histogram, HttpBooks, RequestBooks
 from mockserver.clock import unix_seconds
 from mockserver.engine.config import EngineConfig
-from mockserver.engine.engine import Snapshot
+from mockserver.engine.engine import Snapshot, StepResult, add_snapshots
 from mockserver.lag import LagSummary
 
 CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
@@ -95,6 +95,8 @@ _REQUEST_HISTOGRAMS = (
     ),
 )
 
+_Rows = Iterable[tuple[Mapping[str, str], float]]
+
 
 class Metrics(Collector):
     """The books of one server, shown as Prometheus wants them."""
@@ -105,20 +107,22 @@ class Metrics(Collector):
         max_model_len: int,
         config: EngineConfig,
         *,
-        snapshot: Callable[[], Snapshot],
+        num_ranks: int,
+        snapshots: Callable[[], Sequence[Snapshot]],
         lag: Callable[[], LagSummary],
         now: Callable[[], float],
         faults: Callable[[], Mapping[str, int]],
     ) -> None:
-        self.requests = RequestBooks(max_model_len)
+        self.requests = [RequestBooks(max_model_len) for _ in range(num_ranks)]
+        """By rank."""
         self.http = HttpBooks()
         self._config = config
-        self._snapshot = snapshot
+        self._snapshots = snapshots
         self._lag = lag
         self._now = now
         self._faults = faults
         self._model_name = model_name
-        self._labels = {"engine": "0", "model_name": model_name}
+        self._labels = [{"engine": str(rank), "model_name": model_name} for rank in range(num_ranks)]
         self._created_at = unix_seconds()
         self._registry = CollectorRegistry(auto_describe=False)
         GCCollector(self._registry)
@@ -126,54 +130,65 @@ class Metrics(Collector):
         ProcessCollector(registry=self._registry)
         self._registry.register(self)
 
+    def count_step(self, rank: int, result: StepResult) -> None:
+        """A step of a rank has ended."""
+        self.requests[rank].count_step(result)
+
     def text(self) -> bytes:
         """The page."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
         """All families; prometheus_client calls this for every scrape."""
-        snapshot = self._snapshot()
-        yield from self._machine_families(snapshot)
-        yield from self._request_families(snapshot)
+        snapshots = self._snapshots()
+        yield from self._machine_families(snapshots)
+        yield from self._request_families(snapshots)
         yield from self._http_families()
-        yield from self._own_families(snapshot)
+        yield from self._own_families(add_snapshots(snapshots))
 
     # -- vLLM's ----------------------------------------------------------------------------------------------------
 
-    def _machine_families(self, snapshot: Snapshot) -> Iterator[Metric]:
+    def _machine_families(self, snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
         for name, text in (
             ("flops_per_gpu", "floating point operations per GPU (for Model Flops Utilization calculations)"),
             ("read_bytes_per_gpu", "bytes read from memory per GPU (for Model Flops Utilization calculations)"),
             ("write_bytes_per_gpu", "bytes written to memory per GPU (for Model Flops Utilization calculations)"),
         ):
-            yield self._counter(f"estimated_{name}", f"Estimated number of {text}.", [({}, 0.0)])
+            yield self._counter(f"estimated_{name}", f"Estimated number of {text}.", [[({}, 0.0)] for _ in snapshots])
         yield self._gauge(
-            "num_requests_running", "Number of requests in model execution batches.", [({}, snapshot.num_running)]
+            "num_requests_running",
+            "Number of requests in model execution batches.",
+            [[({}, snapshot.num_running)] for snapshot in snapshots],
         )
         yield self._gauge(
-            "num_requests_waiting", "Number of requests waiting to be processed.", [({}, snapshot.num_waiting)]
+            "num_requests_waiting",
+            "Number of requests waiting to be processed.",
+            [[({}, snapshot.num_waiting)] for snapshot in snapshots],
         )
         yield self._gauge(
             "num_requests_waiting_by_reason",
             "Number of waiting requests by reason. Reason labels: 'capacity' = waiting for scheduling capacity; "
             "'deferred' = deferred by transient constraints (LoRA budget, KV transfer, blocked status). Sum of all "
             "reasons equals vllm:num_requests_waiting.",
-            [({"reason": "capacity"}, snapshot.num_waiting), ({"reason": "deferred"}, 0)],
+            [[({"reason": "capacity"}, snapshot.num_waiting), ({"reason": "deferred"}, 0)] for snapshot in snapshots],
         )
         yield self._gauge(
             "engine_sleep_state",
             "Engine sleep state; awake = 0 means engine is sleeping; awake = 1 means engine is awake; "
             "weights_offloaded = 1 means sleep level 1; discard_all = 1 means sleep level 2.",
             [
-                ({"sleep_state": "awake"}, 1),
-                ({"sleep_state": "weights_offloaded"}, 0),
-                ({"sleep_state": "discard_all"}, 0),
+                [
+                    ({"sleep_state": "awake"}, 1),
+                    ({"sleep_state": "weights_offloaded"}, 0),
+                    ({"sleep_state": "discard_all"}, 0),
+                ]
+                for _ in snapshots
             ],
         )
         yield self._gauge(
             "kv_cache_usage_perc",
             "KV-cache usage. 1 means 100 percent usage.",
-            [({}, snapshot.num_used_blocks / snapshot.num_blocks)],
+            [[({}, snapshot.num_used_blocks / snapshot.num_blocks)] for snapshot in snapshots],
         )
         yield self._cache_config()
 
@@ -181,7 +196,6 @@ class Metrics(Collector):
         config = self._config
         labels = {
             **_CACHE_CONFIG,
-            "engine": "0",
             "block_size": config.block_size,
             "effective_attention_block_size": config.block_size,
             "enable_prefix_caching": config.enable_prefix_caching,
@@ -190,47 +204,64 @@ class Metrics(Collector):
             "num_gpu_blocks": config.num_blocks + 1,
         }
         family = GaugeMetricFamily(
-            "vllm:cache_config_info", "Information of the LLMEngine CacheConfig", labels=list(labels)
+            "vllm:cache_config_info", "Information of the LLMEngine CacheConfig", labels=["engine", *labels]
         )
-        family.add_metric([str(value) for value in labels.values()], 1.0)
+        for rank in range(len(self.requests)):
+            family.add_metric([str(rank), *map(str, labels.values())], 1.0)
         return family
 
-    def _request_families(self, snapshot: Snapshot) -> Iterator[Metric]:
-        books = self.requests
-        num_cached = snapshot.num_cached_prompt_tokens
-        num_computed = snapshot.num_computed_prompt_tokens
-        num_queried = num_cached + num_computed if self._config.enable_prefix_caching else 0
-        plain = (
-            ("prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.", num_queried),
-            ("prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.", num_cached),
+    def _request_families(self, snapshots: Sequence[Snapshot]) -> Iterator[Metric]:
+        with_cache = self._config.enable_prefix_caching
+        cached = [snapshot.num_cached_prompt_tokens for snapshot in snapshots]
+        computed = [snapshot.num_admitted_prompt_tokens - num for snapshot, num in zip(snapshots, cached, strict=True)]
+        queried = [snapshot.num_admitted_prompt_tokens if with_cache else 0 for snapshot in snapshots]
+        nothing = [0] * len(snapshots)
+        plain: tuple[tuple[str, str, Iterable[float]], ...] = (
+            ("prefix_cache_queries", "Prefix cache queries, in terms of number of queried tokens.", queried),
+            ("prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.", cached),
             (
                 "external_prefix_cache_queries",
                 "External prefix cache queries from KV connector cross-instance cache sharing, in terms of number of "
                 "queried tokens.",
-                0,
+                nothing,
             ),
             (
                 "external_prefix_cache_hits",
                 "External prefix cache hits from KV connector cross-instance cache sharing, in terms of number of "
                 "cached tokens.",
-                0,
+                nothing,
             ),
-            ("mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items.", 0),
-            ("mm_cache_hits", "Multi-modal cache hits, in terms of number of cached items.", 0),
-            ("num_preemptions", "Cumulative number of preemption from the engine.", snapshot.num_preemptions),
-            ("prompt_tokens", "Number of prefill tokens processed.", books.num_prompt_tokens),
-            ("prompt_tokens_cached", "Number of cached prompt tokens (local + external).", num_cached),
-            ("generation_tokens", "Number of generation tokens processed.", snapshot.num_generated_tokens),
+            ("mm_cache_queries", "Multi-modal cache queries, in terms of number of queried items.", nothing),
+            ("mm_cache_hits", "Multi-modal cache hits, in terms of number of cached items.", nothing),
+            (
+                "num_preemptions",
+                "Cumulative number of preemption from the engine.",
+                [snapshot.num_preemptions for snapshot in snapshots],
+            ),
+            (
+                "prompt_tokens",
+                "Number of prefill tokens processed.",
+                [books.num_prompt_tokens for books in self.requests],
+            ),
+            ("prompt_tokens_cached", "Number of cached prompt tokens (local + external).", cached),
+            (
+                "generation_tokens",
+                "Number of generation tokens processed.",
+                [snapshot.num_generated_tokens for snapshot in snapshots],
+            ),
         )
-        for name, text, value in plain:
-            yield self._counter(name, text, [({}, value)])
+        for name, text, values in plain:
+            yield self._counter(name, text, [[({}, value)] for value in values])
         yield self._counter(
             "prompt_tokens_by_source",
             "Number of prompt tokens by source.",
             [
-                ({"source": "local_compute"}, num_computed),
-                ({"source": "local_cache_hit"}, num_cached),
-                ({"source": "external_kv_transfer"}, 0),
+                [
+                    ({"source": "local_compute"}, num_computed),
+                    ({"source": "local_cache_hit"}, num_cached),
+                    ({"source": "external_kv_transfer"}, 0),
+                ]
+                for num_computed, num_cached in zip(computed, cached, strict=True)
             ],
         )
         yield self._counter(
@@ -239,38 +270,42 @@ class Metrics(Collector):
             "DRAM), disk, p2p (transferred from another vLLM instance) or external_unspecified. Counted at admission; "
             "sums to vllm:prefix_cache_hits + vllm:external_prefix_cache_hits.",
             [
-                ({"source": source}, num_cached if source == "device" else 0)
-                for source in ("device", "host", "p2p", "disk", "external_unspecified")
+                [
+                    ({"source": source}, num_cached if source == "device" else 0)
+                    for source in ("device", "host", "p2p", "disk", "external_unspecified")
+                ]
+                for num_cached in cached
             ],
         )
         yield self._counter(
             "request_success",
             "Count of successfully processed requests.",
-            [({"finished_reason": reason}, books.num_by_reason[reason]) for reason in _FINISH_REASONS],
+            [
+                [({"finished_reason": reason}, books.num_by_reason[reason]) for reason in _FINISH_REASONS]
+                for books in self.requests
+            ],
         )
-        model_label = {"model_name": self._model_name}
-        yield self._counter(
+        yield self._model_counter(
             "admission_rejections",
             "Number of admission attempts rejected by a queue limit, by reason.",
-            [({"reason": "max_num_queued_reqs"}, books.num_rejected), ({"reason": "max_num_queued_tokens"}, 0)],
-            common=model_label,
+            [({"reason": "max_num_queued_reqs"}, self.http.num_rejected), ({"reason": "max_num_queued_tokens"}, 0)],
         )
         for name, text, attribute in _REQUEST_HISTOGRAMS:
-            yield self._histogram(f"vllm:{name}", text, [(self._labels, getattr(books, attribute))])
-        yield self._counter(
+            histograms = [getattr(books, attribute) for books in self.requests]
+            yield self._histogram(f"vllm:{name}", text, zip(self._labels, histograms, strict=True))
+        yield self._model_counter(
             "tool_call_parser_invocations",
             "Total number of ToolParser invocations. Non-streaming increments once per choice; streaming increments "
             "once per delta.",
             [
                 (
                     {"mode": mode, "outcome": outcome, "request_type": kind},
-                    books.num_tool_parses[mode, outcome] if kind == "chat_completions" else 0,
+                    self.http.num_tool_parses[mode, outcome] if kind == "chat_completions" else 0,
                 )
                 for mode in ("streaming", "non_streaming")
                 for outcome in ("tool_call", "no_tool_call")
                 for kind in ("chat_completions", "responses", "other")
             ],
-            common=model_label,
         )
 
     def _http_families(self) -> Iterator[Metric]:
@@ -339,26 +374,29 @@ class Metrics(Collector):
 
     # -- families --------------------------------------------------------------------------------------------------
 
-    def _gauge(self, name: str, text: str, rows: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
+    def _gauge(self, name: str, text: str, rows_by_rank: Iterable[_Rows]) -> Metric:
         family = Metric(f"vllm:{name}", text, "gauge")
-        for labels, value in rows:
-            family.add_sample(f"vllm:{name}", {**self._labels, **labels}, value)
+        for common, rows in zip(self._labels, rows_by_rank, strict=True):
+            for labels, value in rows:
+                family.add_sample(f"vllm:{name}", {**common, **labels}, value)
         return family
 
-    def _counter(
-        self,
-        name: str,
-        text: str,
-        rows: Iterable[tuple[Mapping[str, str], float]],
-        *,
-        common: Mapping[str, str] | None = None,
-    ) -> Metric:
+    def _counter(self, name: str, text: str, rows_by_rank: Iterable[_Rows]) -> Metric:
         family = Metric(f"vllm:{name}", text, "counter")
-        for labels, value in rows:
-            all_labels = {**(self._labels if common is None else common), **labels}
-            family.add_sample(f"vllm:{name}_total", all_labels, value)
-            family.add_sample(f"vllm:{name}_created", all_labels, self._created_at)
+        for common, rows in zip(self._labels, rows_by_rank, strict=True):
+            self._add_counts(family, common, rows)
         return family
+
+    def _model_counter(self, name: str, text: str, rows: _Rows) -> Metric:
+        """A counter that knows no ranks."""
+        family = Metric(f"vllm:{name}", text, "counter")
+        self._add_counts(family, {"model_name": self._model_name}, rows)
+        return family
+
+    def _add_counts(self, family: Metric, common: Mapping[str, str], rows: _Rows) -> None:
+        for labels, value in rows:
+            family.add_sample(f"{family.name}_total", {**common, **labels}, value)
+            family.add_sample(f"{family.name}_created", {**common, **labels}, self._created_at)
 
     def _histogram(self, name: str, text: str, rows: Iterable[tuple[dict[str, str], Histogram]]) -> Metric:
         family = HistogramMetricFamily(name, text)

@@ -61,7 +61,10 @@ class Snapshot:
     occupancy_s: float
     """Sequences per step, integrated over the time in steps."""
     num_computed_prompt_tokens: int
+    """By the steps that have ended; what a preempted request computes again counts again."""
     num_cached_prompt_tokens: int
+    num_admitted_prompt_tokens: int
+    """Of requests that were admitted so far, the cached ones among them: what the prefix cache was asked for."""
     num_generated_tokens: int
     num_evicted_blocks: int
     num_preemptions: int
@@ -92,6 +95,7 @@ class Engine:
         self._num_arrived = 0
         self._num_in_flight = 0
         self._num_steps = 0
+        self._num_prefilled_tokens = 0
         self._busy_s = 0.0
         self._occupancy_s = 0.0
         self._num_finished = 0
@@ -151,6 +155,7 @@ class Engine:
         """Hand out the step's tokens."""
         at = step.ends_at
         self._num_in_flight -= 1
+        self._num_prefilled_tokens += step.batch.shape.num_prefill_tokens
         finished = self.scheduler.update(step.batch)
         _note_first_tokens(step.batch.prompts_done, at)
         for request in finished:
@@ -180,8 +185,9 @@ class Engine:
             num_steps=self._num_steps,
             busy_s=self._busy_s,
             occupancy_s=self._occupancy_s,
-            num_computed_prompt_tokens=scheduler.num_prompt_tokens_computed,
+            num_computed_prompt_tokens=self._num_prefilled_tokens,
             num_cached_prompt_tokens=scheduler.num_prompt_tokens_cached,
+            num_admitted_prompt_tokens=scheduler.num_prompt_tokens_admitted,
             num_generated_tokens=scheduler.num_generated_tokens,
             num_evicted_blocks=pool.num_evicted,
             num_preemptions=scheduler.num_preemptions,
@@ -230,6 +236,7 @@ class Engine:
                     first_end = at
             self._busy_until = in_flight.ends_at
             prompts_done = in_flight.batch.prompts_done
+            self._num_prefilled_tokens += in_flight.batch.shape.num_prefill_tokens
             in_flight.batch = take_quiet_steps(scheduler, num_taken)
             _note_first_tokens(prompts_done, first_end)
         return at

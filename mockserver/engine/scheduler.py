@@ -31,9 +31,9 @@ class Scheduler:
         self.waiting: WaitingQueue = WaitingQueue(config.scheduling_policy)
         self.num_preemptions = 0
         self.num_generated_tokens = 0
-        self.num_prompt_tokens_computed = 0
+        self.num_prompt_tokens_admitted = 0
         self.num_prompt_tokens_cached = 0
-        """Prompt tokens of first admissions, split by whether the cache had them."""
+        """Prompt tokens of first admissions: all, and those that the cache had."""
 
     def add(self, request: Request) -> None:
         """Queue a request."""
@@ -215,7 +215,7 @@ class Scheduler:
                 request.num_cached_tokens = num_cached
                 batch.admitted.append(request)
                 self.num_prompt_tokens_cached += num_cached
-                self.num_prompt_tokens_computed += request.num_prompt_tokens - num_cached
+                self.num_prompt_tokens_admitted += request.num_prompt_tokens
             request.status = Status.RUNNING
             request.num_computed_tokens = num_cached
             self._advance(batch, request, num_new)
