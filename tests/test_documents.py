@@ -13,6 +13,7 @@ from mockserver.api.settings import ServerSettings
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PATH = r"`([\w./-]+)`"
 by_name = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 
 
@@ -32,6 +33,20 @@ def test_paths_exist(document: Path) -> None:
     missing = [str(path.relative_to(ROOT)) for path in (*named, *linked) if not path.resolve().exists()]
 
     assert not missing
+
+
+def test_contributing_has_a_row_for_every_kind_of_change() -> None:
+    """Each row names what to edit and what tests it, and both are there; every top folder of code has a row."""
+    _, _, table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("| --- | --- | --- |\n")
+    rows = [[re.findall(PATH, cell) for cell in line.split("|")[2:4]] for line in table.split("\n\n")[0].splitlines()]
+
+    edited = [path for edit, _ in rows for path in edit]
+    tested = [path for _, test in rows[:-1] for path in test]
+    assert all(edit for edit, _ in rows)
+    assert all(test for _, test in rows[:-1])  # the last one's test is CI itself
+    assert [path for path in (*edited, *tested) if not (ROOT / path).exists()] == []
+    assert [path for path in tested if not path.startswith(("tests/", "benchmarks/"))] == []
+    assert {path.split("/")[0] for path in edited} >= {"mockserver", "loadgen", "traces", "reports"}
 
 
 @by_name
