@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -27,13 +27,15 @@ from loadgen.own_mock import own_mock
 from loadgen.recorder import Recorder
 from loadgen.run import first_of, replay
 from loadgen.server_view import ServerView, TargetError, new_session
+from loadgen.shard import Shard
 from loadgen.state import StateKeeper, open_state
 from loadgen.transports.http import Target
 from loadgen.transports.inprocess import build_machine
 from loadgen.transports.patient import CappedTransport, RetryingTransport
 from mockserver.clock import Clock, VirtualClock, WallClock, cpu_seconds, real_seconds, run_virtual, run_wall
 from traces.jsonl import RunWriter
-from traces.record import Lag, RunHeader
+from traces.record import Lag, RunHeader, ServerSample
+from traces.trajectory import Trajectory
 from traces.workload import Workload
 
 Summarize = Callable[..., dict[str, Any]]
@@ -77,6 +79,7 @@ class Performance:
     recorder: Recorder | None = None
     complete: bool = False
     server_lag: Lag | None = None
+    shard: Shard = field(default_factory=Shard)
     notes: dict[str, str] = field(default_factory=dict)
     own_load: OwnLoad = field(default_factory=OwnLoad)
     harness: Harness = field(default_factory=Harness)
@@ -124,13 +127,19 @@ class Performance:
             if not server.is_mock:
                 target, abilities = await capabilities.find_out(target, clock)
                 self.notes["server"] = abilities.in_words()
-            if settings.reset_prefix_cache:
+            if settings.reset_prefix_cache and self.shard.is_first:
                 await server.reset_prefix_cache()
-            warm_up = first_prompts(self.workload) if server.is_mock else ()
+            warm_up = first_prompts(self.shard.of(self.workload.trajectories)) if server.is_mock else ()
             async with self._state(clock) as state:
                 starts_at = state.resumes_at if state else 0.0
                 async with doors.over_http(
-                    target, clock, server, client=settings.client, warm_up=warm_up, starts_at=starts_at
+                    target,
+                    clock,
+                    server,
+                    client=settings.client,
+                    warm_up=warm_up,
+                    starts_at=starts_at,
+                    wait_for_start=self.shard.wait_for_start,
                 ) as door:
                     assert self.header is None, "one performance, one run"
                     await self._through(door, clock, target=url, server=server, state=state)
@@ -168,23 +177,23 @@ class Performance:
         if self.view is not None:
             self.view.start(recorder, clock)
             recorder.on_record = self.view.tick
-        tasks = self.workload.trajectories
+        shard, tasks = self.shard, self.workload.trajectories
         self.harness = settings.harness(is_our_model=settings.is_own_machine)
         self.harness.state = state
         try:
             async with self.own_load.watching() if isinstance(clock, WallClock) else contextlib.nullcontext():
                 await replay(
-                    tasks,
-                    settings.arrivals(tasks),
+                    shard.of(tasks),
+                    shard.of(settings.arrivals(tasks)),
                     architecture=settings.find_architecture(),
                     clock=clock,
                     transport=self._patient(door.transport, clock),
-                    look=door.look,
+                    look=door.look if shard.is_first else _look_away,
                     recorder=recorder,
                     tool_times=settings.tool_times(),
                     harness=self.harness,
                     max_model_len=door.max_model_len,
-                    max_concurrency=settings.max_concurrency,
+                    max_concurrency=shard.share(settings.max_concurrency),
                     is_open_loop=settings.is_open_loop,
                     sample_period_s=self._sample_period_s(None if settings.is_virtual else clock.rate),
                 )
@@ -202,8 +211,9 @@ class Performance:
         settings = self.settings
         if settings.max_retries and not settings.is_in_process:
             transport = RetryingTransport(transport, clock, settings.max_retries, seed=settings.seed)
-        if settings.max_calls_in_flight is not None:
-            transport = CappedTransport(transport, asyncio.Semaphore(settings.max_calls_in_flight))
+        most = self.shard.share(settings.max_calls_in_flight)
+        if most is not None:
+            transport = CappedTransport(transport, asyncio.Semaphore(most))
         return transport
 
     def _first_header(self, clock: Clock, target: str | None, server: ServerView | None) -> RunHeader:
@@ -216,7 +226,7 @@ class Performance:
             architecture=settings.architecture,
             workload=self.workload.name,
             workload_digest=self.workload.digest,
-            num_tasks=len(self.workload.trajectories),
+            num_tasks=len(self.shard.of(self.workload.trajectories)),
             target=target or settings.target,
             clock="virtual" if settings.is_virtual else "wall",
             time_scale=None if settings.is_virtual else clock.rate,
@@ -225,16 +235,25 @@ class Performance:
             max_num_seqs=config.max_num_seqs * settings.num_ranks if is_ours else None,
             block_size=config.block_size if is_ours else (page.block_size if page else None),
             seed=settings.seed,
-            notes={**self.notes, "architecture": assumptions(settings.find_architecture())},
+            notes={
+                **self.notes,
+                "architecture": assumptions(settings.find_architecture()),
+                **({"kv_bytes_per_token": f"{profile.kv_bytes_per_token:g}"} if is_ours else {}),
+            },
             settings=settings.public(),
             version=_version(),
             started_on=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
 
-def first_prompts(workload: Workload) -> Iterator[Conversation]:
+async def _look_away() -> ServerSample | None:
+    """One worker looks at the server; the others need not."""
+    return None
+
+
+def first_prompts(tasks: Sequence[Trajectory]) -> Iterator[Conversation]:
     """What the tasks' first prompts hold."""
-    for task in workload.trajectories:
+    for task in tasks:
         messages = [user_message(task.user_prompt)]
         if task.system_prompt:
             messages.insert(0, system_message(task.system_prompt))
@@ -250,8 +269,9 @@ def perform(
     run_id: str,
     time_scale: float = 1.0,
     view: LiveView | None = None,
+    shard: Shard | None = None,
 ) -> Outcome:
-    """Do one run and finish its directory; Ctrl-C ends it early and keeps what was measured."""
+    """Do one run, or a shard of it, and finish its directory; Ctrl-C ends it early and keeps what was measured."""
     performance = Performance(
         settings=settings,
         workload=workload,
@@ -259,6 +279,7 @@ def perform(
         run_id=run_id,
         time_scale=time_scale,
         view=view,
+        shard=shard or Shard(),
     )
     started_at, cpu_started_at = real_seconds(), cpu_seconds()
     # The workload's texts live as long as the run: the collector need not walk them again and again.
