@@ -21,6 +21,7 @@ from loadgen.live import LiveView
 from loadgen.perform import Outcome, RunError, perform
 from loadgen.server_view import TargetError
 from loadgen.sources import READER
+from loadgen.workers import perform_with_workers
 from mockserver.settings import OneLineParser, SettingsError, dashed
 from traces.jsonl import TraceError
 from traces.workload import Workload, load_workload
@@ -132,9 +133,13 @@ def _twin(settings: Settings, workload: Workload) -> Outcome:
 def _perform(
     settings: Settings, workload: Workload, directory: Path, *, run_id: str, time_scale: float = 1.0
 ) -> Outcome:
-    from reports.summary import parse_objectives, summarize  # noqa: PLC0415  (numpy is not needed to refuse a flag)
+    from reports import summary  # noqa: PLC0415  (numpy is not needed to refuse a flag)
 
-    objectives = parse_objectives(settings.goodput)
+    summarize = functools.partial(summary.summarize, objectives=summary.parse_objectives(settings.goodput))
+    if settings.workers > 1:
+        return perform_with_workers(
+            settings, workload, directory, summarize=summarize, run_id=run_id, time_scale=time_scale
+        )
     view = None
     if settings.live:
         title = run_id if settings.is_virtual else f"{run_id} at {time_scale:g}x"
@@ -143,7 +148,7 @@ def _perform(
         settings,
         workload,
         directory,
-        summarize=functools.partial(summarize, objectives=objectives),
+        summarize=summarize,
         run_id=run_id,
         time_scale=time_scale,
         view=view,

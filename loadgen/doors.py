@@ -4,7 +4,7 @@ look at the server, and what is known of it."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -12,9 +12,10 @@ from loadgen.call import Transport
 from loadgen.context import Conversation
 from loadgen.run import Look
 from loadgen.server_view import ServerView
+from loadgen.shard import at_once
 from loadgen.transports.http import HttpTransport, Target
 from loadgen.transports.inprocess import InProcessTransport, Machine
-from mockserver.clock import Clock, WallClock
+from mockserver.clock import Clock, WallClock, real_seconds
 from traces.record import Lag, ServerSample
 
 
@@ -54,15 +55,18 @@ async def over_http(
     client: str = "http",
     warm_up: Iterable[Conversation] = (),
     starts_at: float = 0.0,
+    wait_for_start: Callable[[WallClock], Awaitable[None]] = at_once,
 ) -> AsyncIterator[Door]:
     """The server at ``target``, shown the conversations of ``warm_up``. When the door is open, it is ``starts_at``."""
     async with HttpTransport(target, clock) as transport:
         await transport.warm_up(warm_up)
         offset_s = await view.clock_offset_s(clock)
-        before = clock.now()
+        shown_at, really_at = clock.now(), real_seconds()
         clock.start(at=starts_at)
+        await wait_for_start(clock)
         if offset_s is not None:
-            transport.clock_offset_s = offset_s + before - starts_at
+            server_now = offset_s + shown_at + (real_seconds() - really_at) * clock.rate
+            transport.clock_offset_s = server_now - clock.now()
 
         async def look() -> ServerSample | None:
             return await view.sample(clock)

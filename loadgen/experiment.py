@@ -47,7 +47,7 @@ def cells(settings: Settings) -> Iterator[Cell]:
 
 def virtual_twin(settings: Settings) -> Settings:
     """The same run in virtual time."""
-    return replace(settings, target=IN_PROCESS, clock="virtual", client="http")
+    return replace(settings, target=IN_PROCESS, clock="virtual", client="http", workers=1)
 
 
 def carried_time_scale(twin: Outcome) -> float:

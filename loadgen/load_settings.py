@@ -30,6 +30,7 @@ class LoadSettings(TargetSettings):
     ramp_up_start_rps: float | None = _setting(None, "rate of the first tasks of a ramp")
     ramp_up_end_rps: float | None = _setting(None, "rate of the last tasks of a ramp")
     recorded_arrivals: bool = _setting(False, "start tasks when the recording says they started")
+    workers: int = _setting(1, "processes on this machine that share the tasks, for loads that one does not carry")
     # -- what counts as good ---------------------------------------------------------------------------------------
     goodput: tuple[str, ...] = _setting((), "what a call must meet, in ms: ttft:500 tpot:50 e2el:10000")
 
@@ -39,6 +40,12 @@ class LoadSettings(TargetSettings):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.workers < 1:
+            raise ValueError(f"workers must be at least 1, got {self.workers}")
+        if self.workers > 1 and self.is_in_process:
+            raise ValueError("workers share a server, not an engine in one process: --target http or a URL")
+        if self.workers > 1 and self.state is not None:
+            raise ValueError("workers do not share a state: leave out --state or --workers")
         if not self.request_rate > 0:
             raise ValueError(f"request_rate must be more than 0, got {self.request_rate}")
         if not self.burstiness > 0:

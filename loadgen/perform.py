@@ -32,6 +32,7 @@ from loadgen.state import StateKeeper, open_state
 from loadgen.transports.http import Target
 from loadgen.transports.inprocess import build_machine
 from loadgen.transports.patient import CappedTransport, RetryingTransport
+from mockserver import tokens
 from mockserver.clock import Clock, VirtualClock, WallClock, cpu_seconds, real_seconds, run_virtual, run_wall
 from traces.jsonl import RunWriter
 from traces.record import Lag, RunHeader, ServerSample
@@ -94,7 +95,9 @@ class Performance:
 
     async def over_http(self) -> None:
         """The run over HTTP, against a mock of our own or the server at the given URL."""
-        if self.settings.target == OWN_MOCK:
+        if self.shard.server_url is not None:
+            await self._at_url(self.shard.server_url)
+        elif self.settings.target == OWN_MOCK:
             self.directory.mkdir(parents=True, exist_ok=True)
             log_file = self.directory / "server.log"
             async with own_mock(self.settings, time_scale=self.time_scale, log_file=log_file) as url:
@@ -282,6 +285,7 @@ def perform(
         shard=shard or Shard(),
     )
     started_at, cpu_started_at = real_seconds(), cpu_seconds()
+    tokens.encoding()  # built here, it does not make the first call late
     # The workload's texts live as long as the run: the collector need not walk them again and again.
     gc.freeze()
     interrupted = False
