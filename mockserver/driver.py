@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from mockserver.clock import Clock
@@ -32,10 +32,11 @@ class TokenBurst:
 class Generation:
     """A submitted request: wait for its end, or read its tokens as they come."""
 
-    __slots__ = ("_at", "_interval", "_num_read", "_num_wanted", "_waiter", "request")
+    __slots__ = ("_at", "_interval", "_num_read", "_num_wanted", "_waiter", "rank", "request")
 
-    def __init__(self, request: Request, *, interval: int = 1) -> None:
+    def __init__(self, request: Request, *, rank: int = 0, interval: int = 1) -> None:
         self.request = request
+        self.rank = rank
         self._interval = interval
         self._num_wanted = 1
         """Tokens that are worth waking somebody for: the first at once, then ``interval`` more each time."""
@@ -157,6 +158,8 @@ class Driver:
         self._generation_by_id: dict[str, Generation] = {}
         self._rank_by_id: dict[str, int] = {}
         self._num_watched = 0
+        self.on_step: Callable[[int, StepResult], None] | None = None
+        """Hears of every step that is taken by itself, with its rank; quiet steps in virtual time pass unheard."""
 
     def submit(
         self, request: Request, *, watch: int = 0, rank: int | None = None, session_id: str | None = None
@@ -176,7 +179,7 @@ class Driver:
         group = self._group_by_rank[rank]
         # A machine that is late lives in the past: what reaches it then has arrived in its own present.
         self.engines[rank].add(request, min(self.clock.now(), group.present))
-        generation = self._generation_by_id[request.request_id] = Generation(request, interval=watch)
+        generation = self._generation_by_id[request.request_id] = Generation(request, rank=rank, interval=watch)
         self._rank_by_id[request.request_id] = rank
         self._num_watched += request.watched
         group.wake()
@@ -226,6 +229,9 @@ class Driver:
             if at > horizon:
                 await clock.settle_until(at)
             results = group.finish(joint)
+            if self.on_step is not None:
+                for (engine, _), result in zip(joint, results, strict=True):
+                    self.on_step(self.engines.index(engine), result)
             if self._num_watched or any(result.finished for result in results):
                 if at > clock.now():
                     await clock.settle_until(at)

@@ -110,7 +110,7 @@ async def messages(request: web.BaseRequest, machine: Machine) -> web.StreamResp
             builder = _MessageStream(call, choice, machine)
             async for burst in bursts(choice, machine):
                 await stream.send(*builder.take(burst.num_tokens))
-            count_finished(choices, machine.metrics.requests, max_tokens=call.sampling.limits.max_tokens)
+            count_finished(choices, machine, max_tokens=call.sampling.limits.max_tokens)
             await stream.send(*builder.ending())
     return stream
 

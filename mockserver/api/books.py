@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from mockserver.driver import Generation
+from mockserver.engine.engine import StepResult
 
 LATENCY_BUCKETS = (
     *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
@@ -63,14 +64,12 @@ def one_two_five(largest: int) -> tuple[int, ...]:
 
 
 class RequestBooks:
-    """What vLLM counts about requests."""
+    """What vLLM counts about the requests of one rank."""
 
     def __init__(self, max_model_len: int) -> None:
         lengths = one_two_five(max_model_len)
         self.num_prompt_tokens = 0
-        self.num_rejected = 0
         self.num_by_reason: Counter[str] = Counter()
-        self.num_tool_parses: Counter[tuple[str, str]] = Counter()
         self.ttft = Histogram(TTFT_BUCKETS)
         self.itl = Histogram(ITL_BUCKETS)
         self.tpot = Histogram(ITL_BUCKETS)
@@ -87,6 +86,15 @@ class RequestBooks:
         self.params_max_tokens = Histogram(lengths)
         self.preemptions = Histogram(PREEMPTION_BUCKETS)
         self.computed_tokens = Histogram(lengths)
+
+    def count_step(self, result: StepResult) -> None:
+        """A step has ended: its tokens are those sampled, and the prompts that it was the last step of."""
+        if result.sampled:
+            at = result.at
+            num_prompt_tokens = sum(
+                request.num_prompt_tokens for request in result.sampled if request.first_token_at == at
+            )
+            self.iteration_tokens.observe(num_prompt_tokens + len(result.sampled))
 
     def count_first_token(self, generation: Generation) -> None:
         """A request has its first token."""
@@ -130,9 +138,11 @@ class RequestBooks:
 
 
 class HttpBooks:
-    """What the HTTP layer counts, by path and method."""
+    """What the HTTP layer counts, by path and method, and what it makes of requests and answers."""
 
     def __init__(self) -> None:
+        self.num_rejected = 0
+        self.num_tool_parses: Counter[tuple[str, str]] = Counter()
         self.num_requests: Counter[tuple[str, str, str]] = Counter()
         self.request_bytes: dict[str, list[float]] = {}
         self.response_bytes: dict[str, list[float]] = {}

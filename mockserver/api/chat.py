@@ -142,7 +142,7 @@ async def run_to_end(call: ChatCall, machine: Machine) -> list[Choice]:
     """The call's choices when all of them have ended."""
     with running(machine, lambda: started(call, machine, watch=False)) as choices:
         await ended(choices, machine)
-        count_finished(choices, machine.metrics.requests, max_tokens=call.sampling.limits.max_tokens)
+        count_finished(choices, machine, max_tokens=call.sampling.limits.max_tokens)
     return choices
 
 
@@ -174,7 +174,7 @@ def whole_choice(call: ChatCall, choice: Choice, machine: Machine) -> dict[str, 
         finish_reason = "tool_calls"
     if body.tools and body.tool_choice != "none":
         outcome = "tool_call" if view.tool_calls else "no_tool_call"
-        machine.metrics.requests.num_tool_parses["non_streaming", outcome] += 1
+        machine.metrics.http.num_tool_parses["non_streaming", outcome] += 1
     row = chat_choice(
         choice.index,
         view,
@@ -220,7 +220,7 @@ async def _stream_answer(stream: EventStream, call: ChatCall, choices: list[Choi
     await together([lambda choice=choice: send_choice(choice) for choice in choices])  # type: ignore[misc]
     if len(choices) > 1:
         await stream.send_framed(_ending(call, choices, machine))
-    count_finished(choices, machine.metrics.requests, max_tokens=call.sampling.limits.max_tokens)
+    count_finished(choices, machine, max_tokens=call.sampling.limits.max_tokens)
 
 
 def _ending(call: ChatCall, choices: list[Choice], machine: Machine) -> list[bytes]:

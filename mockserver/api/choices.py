@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mockserver.api.books import RequestBooks
 from mockserver.api.machine import Machine
 from mockserver.api.replies import Kind, Reply
 from mockserver.driver import Generation, TokenBurst
@@ -61,7 +60,7 @@ async def bursts(choice: Choice, machine: Machine) -> AsyncIterator[TokenBurst]:
         yield burst
         if burst.num_tokens:
             machine.lag.record(machine.clock.now() - _oldest_due_at(choice, burst))
-            _count(choice, burst.num_tokens, burst.at, machine.metrics.requests)
+            _count(choice, burst.num_tokens, burst.at, machine)
 
 
 async def ended(choices: Sequence[Choice], machine: Machine) -> None:
@@ -71,7 +70,7 @@ async def ended(choices: Sequence[Choice], machine: Machine) -> None:
         last_token_at = choice.generation.last_token_at
         if last_token_at is not None:
             machine.lag.record(machine.clock.now() - last_token_at)
-            _count(choice, choice.generation.num_output_tokens, last_token_at, machine.metrics.requests)
+            _count(choice, choice.generation.num_output_tokens, last_token_at, machine)
 
 
 def _oldest_due_at(choice: Choice, burst: TokenBurst) -> float:
@@ -83,9 +82,10 @@ def _oldest_due_at(choice: Choice, burst: TokenBurst) -> float:
     return before + (burst.at - before) / burst.num_tokens
 
 
-def _count(choice: Choice, num_tokens: int, at: float, books: RequestBooks) -> None:
+def _count(choice: Choice, num_tokens: int, at: float, machine: Machine) -> None:
     if not num_tokens:
         return
+    books = machine.metrics.requests[choice.generation.rank]
     if choice.counted_until is None:
         first_token_at = choice.generation.first_token_at
         assert first_token_at is not None
@@ -96,10 +96,11 @@ def _count(choice: Choice, num_tokens: int, at: float, books: RequestBooks) -> N
     choice.counted_until = at
 
 
-def count_finished(choices: Sequence[Choice], books: RequestBooks, *, max_tokens: int) -> None:
+def count_finished(choices: Sequence[Choice], machine: Machine, *, max_tokens: int) -> None:
     """Enter ended choices into the books."""
     for choice in choices:
         if choice.generation.finish_reason != "abort":
+            books = machine.metrics.requests[choice.generation.rank]
             books.count_finished(choice.generation, num_choices=len(choices), max_tokens=max_tokens)
 
 

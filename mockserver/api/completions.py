@@ -297,6 +297,6 @@ def _count(call: CompletionCall, choices: list[Choice], machine: Machine) -> Non
     for sampling, start in zip(call.samplings, range(0, len(choices), call.num_choices), strict=True):
         count_finished(
             choices[start : start + call.num_choices],
-            machine.metrics.requests,
+            machine,
             max_tokens=sampling.limits.max_tokens,
         )

@@ -106,11 +106,13 @@ class Machine:
             self.model_names[0],
             self.max_model_len,
             config,
-            snapshot=self.driver.snapshot,
+            num_ranks=len(self.driver.engines),
+            snapshots=lambda: [engine.snapshot() for engine in self.driver.engines],
             lag=self.lag.summary,
             now=clock.now,
             faults=lambda: self.faults.num_by_kind,
         )
+        self.driver.on_step = self.metrics.count_step
         self.faults = Faults(map(parsed_fault, settings.fault), seed=settings.seed, clock=clock)
         self.recent = RecentRequests()
         self.num_in_flight = 0
@@ -144,7 +146,7 @@ class Machine:
             return
         snapshot = self.driver.snapshot()
         if snapshot.num_running + snapshot.num_waiting + num_new > limit:
-            self.metrics.requests.num_rejected += num_new
+            self.metrics.http.num_rejected += num_new
             raise engine_busy()
 
     def next_number(self) -> int:

@@ -74,7 +74,7 @@ async def responses(request: web.BaseRequest, machine: Machine) -> web.StreamRes
             builder = _ResponseStream(body, call, response_id, choices[0], machine)
             async for burst in bursts(choices[0], machine):
                 await stream.send(*builder.take(burst.num_tokens))
-            count_finished(choices, machine.metrics.requests, max_tokens=call.sampling.limits.max_tokens)
+            count_finished(choices, machine, max_tokens=call.sampling.limits.max_tokens)
             await stream.send(*builder.ending())
     return stream
 

@@ -84,6 +84,31 @@ async def test_metrics_count_what_the_answers_say(stream: bool) -> None:
     assert values["replayrig:busy_seconds_total"] > 18 * 0.004
 
 
+async def test_steps_are_counted_by_their_tokens() -> None:
+    async with connected(async_scheduling=False, max_num_batched_tokens=512) as client:
+        usage = (await client.chat(messages=[{"role": "user", "content": "word " * 1000}], max_tokens=5))["usage"]
+        seen = await metrics(client)
+
+    # The first of the prompt's steps brings no token and is not counted; its last one stands for all of it.
+    assert usage["prompt_tokens"] > 512
+    assert seen["vllm:iteration_tokens_total_count"] == 5
+    assert seen["vllm:iteration_tokens_total_sum"] == usage["prompt_tokens"] + 5
+
+
+async def test_every_rank_has_its_own_figures() -> None:
+    async with connected(data_parallel_size=2, served_model_name=("mock",)) as client:
+        for _ in range(3):
+            body = {"messages": HELLO, "max_tokens": 4}
+            status, _ = await client.post("/v1/chat/completions", body, **{"X-data-parallel-rank": "1"})
+            assert status == 200
+        _, text = await client.get("/metrics")
+
+    for name, values in (("generation_tokens_total", (0, 12)), ("time_to_first_token_seconds_count", (0, 3))):
+        for rank, value in enumerate(values):
+            assert f'vllm:{name}{{engine="{rank}",model_name="mock"}} {value}.0' in text
+    assert text.count("vllm:cache_config_info{") == 2
+
+
 async def test_every_engine_field_is_shown_under_our_own_prefix(client: Client) -> None:
     await client.chat(max_tokens=1)
     values = await metrics(client)
