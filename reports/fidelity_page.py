@@ -32,15 +32,14 @@ def verdict_lines(found: Fidelity) -> list[tuple[str, bool]]:
     """One line a metric: how far, against which bound, beside which floor."""
     lines = []
     for one in found.verdicts:
-        floor = "not known (one live run)" if one.floor is None else f"{one.floor:.1%}"
         says = "within" if one.is_close else "BEYOND"
-        lines.append(
-            (
-                f"{NAMES[one.metric]}: median error {one.error:.1%}, {says} its bound of {one.bound:.0%};"
-                f" live runs differ among themselves by {floor}",
-                one.is_close,
-            )
+        floor = (
+            "with one live run, what live runs differ by is not known"
+            if one.floor is None
+            else f"live runs differ among themselves by {one.floor:.1%}"
         )
+        text = f"{NAMES[one.metric]}: median error {one.error:.1%}, {says} its bound of {one.bound:.0%}; {floor}"
+        lines.append((text, one.is_close))
     return lines
 
 

@@ -1,0 +1,238 @@
+"""How well a calibrated mock predicts the real server it was fitted to, on requests it has not seen.
+
+    python -m benchmarks.live_accuracy --base-url http://127.0.0.1:8000 --max-num-batched-tokens 2048 --out DIR
+
+Sends the probes of a calibration twice and a load of agents twice, each agent a growing conversation with waits for
+tools between its calls. The first probes are fitted; the second probes and both loads are predicted. Beside each error
+stands the floor: what the real server's two answers to the same requests differ by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import random
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import numpy as np
+
+from loadgen.probe import Probe, Prober, read_probes
+from mockserver.clock import Clock, VirtualClock, WallClock, run_virtual, run_wall
+from mockserver.driver import Driver
+from mockserver.engine.chains import BlockPath, ChainRun
+from mockserver.engine.config import EngineConfig
+from mockserver.engine.engine import Engine
+from mockserver.engine.request import Request
+from reports.calibrate import UNITS, Calibration, calibrate
+from reports.observations import SchedulerLimits
+from reports.probes import probe_lines, probes
+from traces.record import CallRecord
+
+Chain = list[tuple[Probe, float]]
+"""Calls that follow each other, each with the wait before it."""
+_BETWEEN_S = 0.05
+
+
+def main() -> int:
+    """Measure, fit, predict, print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--base-url", required=True)
+    parser.add_argument("--max-num-batched-tokens", type=int, required=True)
+    parser.add_argument("--max-model-len", type=int, default=9000)
+    parser.add_argument("--max-num-seqs", type=int, default=32)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--block-size", type=int, default=32)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    listed = options.out / "probes.jsonl"
+    listed.write_text(
+        probe_lines(
+            probes(max_model_len=options.max_model_len, max_num_seqs=options.max_num_seqs, repeats=options.repeats)
+        )
+    )
+    loads = {"probes": _as_chains(read_probes(listed)), "agents": _agents()}
+    measured = run_wall(lambda: _measure(loads, options.base_url))
+    limits = SchedulerLimits(max_num_batched_tokens=options.max_num_batched_tokens)
+    calibration = calibrate([measured["probes"][0]], limits)
+    for one in calibration.fit.coefficients:
+        scale, unit = UNITS[one.name]
+        print(f"{one.name:28s} {one.value * scale:9.4g} ({one.low * scale:.4g} to {one.high * scale:.4g}) {unit}")
+    for name, (first, second) in measured.items():
+        if name == "agents":
+            predicted = _predict(loads[name], first, calibration, options.block_size)
+            print(f"{name}: mock against the first run: {_errors(first, predicted)}")
+        predicted = _predict(loads[name], second, calibration, options.block_size)
+        print(f"{name}: mock against the second run: {_errors(second, predicted)}")
+        print(f"{name}: the server's two runs: {_errors(first, _timings(second))}")
+    (options.out / "timings.json").write_text(
+        json.dumps({name: [_timings(calls) for calls in both] for name, both in measured.items()})
+    )
+    return 0
+
+
+def _as_chains(listed: Sequence[Probe]) -> list[list[Chain]]:
+    """Groups that follow each other; every probe is a chain of one."""
+    return [[[(probe, 0.0)] for probe in group] for _, group in itertools.groupby(listed, key=lambda p: p.group)]
+
+
+def _agents(num_tasks: int = 6, num_calls: int = 8) -> list[list[Chain]]:
+    """One group of agents that start together: their prompts grow, and tools take their time between calls."""
+    draw = random.Random("replayrig/agents")
+    chains: list[Chain] = []
+    for task in range(num_tasks):
+        num_prompt = draw.randint(300, 1500)
+        chain: Chain = []
+        for _ in range(num_calls):
+            num_output = draw.randint(8, 48)
+            probe = Probe(group=0, prompt=f"agent {task}", num_prompt_tokens=num_prompt, num_output_tokens=num_output)
+            chain.append((probe, draw.expovariate(1 / 0.3)))
+            num_prompt += num_output + draw.randint(40, 500)
+        chains.append(chain)
+    return [chains]
+
+
+async def _measure(loads: dict[str, list[list[Chain]]], base_url: str) -> dict[str, list[list[CallRecord]]]:
+    clock = WallClock()
+    timeout = aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
+        async with session.get(f"{base_url}/v1/models") as response:
+            model = (await response.json())["data"][0]["id"]
+        prober = Prober(session, base_url, model, clock)
+        first = next(iter(loads.values()))[0][0][0][0]
+        await prober.send(first, 0)
+        clock.start()
+        found: dict[str, list[list[CallRecord]]] = {name: [] for name in loads}
+        for repeat in range(2):
+            for name, groups in loads.items():
+                found[name].append(await _send_all(groups, prober, clock, f"{name} {repeat} "))
+        return found
+
+
+async def _send_all(groups: list[list[Chain]], prober: Prober, clock: Clock, prefix: str) -> list[CallRecord]:
+    """All groups, one after the other; the records are in the order of the chains' calls."""
+    records: list[CallRecord] = []
+
+    async def follow(chain: Chain, number: int) -> list[CallRecord]:
+        own = []
+        for place, (probe, wait_s) in enumerate(chain):
+            await clock.sleep_until(clock.now() + wait_s)
+            renamed = Probe(
+                group=probe.group,
+                prompt=prefix + probe.prompt,
+                num_prompt_tokens=probe.num_prompt_tokens,
+                num_output_tokens=probe.num_output_tokens,
+            )
+            own.append(await prober.send(renamed, 1000 * number + place))
+        return own
+
+    for group in groups:
+        for own in await asyncio.gather(*(follow(chain, len(records) + k) for k, chain in enumerate(group))):
+            records += own
+        await clock.sleep_until(clock.now() + _BETWEEN_S)
+    return records
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How long a request takes to the scheduler and its tokens back."""
+
+    calibration: Calibration
+
+    def seconds(self, num_prompt_tokens: int) -> float:
+        fit = self.calibration.fit
+        return fit["frontend_s"].value + fit["frontend_per_prompt_token_s"].value * num_prompt_tokens
+
+
+Timing = tuple[float, float, float | None]
+"""TTFT, E2E and TPOT in seconds."""
+
+
+def _predict(
+    groups: list[list[Chain]], live: Sequence[CallRecord], calibration: Calibration, block_size: int
+) -> list[Timing]:
+    """The same chains on a mock with the fitted cost; prompts are as long as the live server counted them."""
+    config = EngineConfig(
+        num_blocks=100_000,
+        block_size=block_size,
+        max_num_batched_tokens=calibration.limits.max_num_batched_tokens,
+    )
+    way = _Way(calibration)
+    chain_by_prompt: dict[str, int] = {}
+
+    async def run(clock: VirtualClock) -> list[Timing]:
+        driver = Driver(Engine(config, calibration.step_cost), clock)
+        running = asyncio.create_task(driver.run())
+        timings: list[Timing] = []
+
+        async def follow(chain: Chain, first: int) -> list[Timing]:
+            own = []
+            for place, (probe, wait_s) in enumerate(chain):
+                await clock.sleep_until(clock.now() + wait_s)
+                number = first + place
+                num_prompt = live[number].num_prompt_tokens or probe.num_prompt_tokens
+                shared = chain_by_prompt.setdefault(probe.prompt, len(chain_by_prompt))
+                full = num_prompt // block_size
+                end = (num_prompt + probe.num_output_tokens) // block_size
+                path: BlockPath = (ChainRun(shared, 0, full),) if full else ()
+                path += (ChainRun(1_000_000 + number, full, end),) if end > full else ()
+                sent_at = clock.now()
+                await clock.sleep_until(sent_at + way.seconds(num_prompt))
+                request = Request(
+                    request_id=str(number),
+                    num_prompt_tokens=num_prompt,
+                    num_output_tokens=probe.num_output_tokens,
+                    path=path,
+                )
+                generation = driver.submit(request)
+                await generation.wait()
+                assert generation.first_token_at is not None
+                assert generation.last_token_at is not None
+                ttft_s, e2e_s = generation.first_token_at - sent_at, generation.last_token_at - sent_at
+                gaps = probe.num_output_tokens - 1
+                own.append((ttft_s, e2e_s, (e2e_s - ttft_s) / gaps if gaps else None))
+            return own
+
+        for group in groups:
+            starts = itertools.accumulate((len(chain) for chain in group), initial=len(timings))
+            for own in await asyncio.gather(*(follow(c, s) for c, s in zip(group, starts, strict=False))):
+                timings += own
+            await clock.sleep_until(clock.now() + _BETWEEN_S)
+        running.cancel()
+        return timings
+
+    return run_virtual(run)
+
+
+def _timings(calls: Sequence[CallRecord]) -> list[Timing]:
+    found: list[Timing] = []
+    for call in calls:
+        assert call.first_token_at is not None, call.error
+        assert call.last_token_at is not None
+        gaps = (call.num_output_tokens or 1) - 1
+        decode_s = call.last_token_at - call.first_token_at
+        found.append(
+            (call.first_token_at - call.sent_at, call.last_token_at - call.sent_at, decode_s / gaps if gaps else None)
+        )
+    return found
+
+
+def _errors(live: Sequence[CallRecord], other: Sequence[Timing]) -> str:
+    texts = []
+    for place, name in enumerate(("TTFT", "E2E", "TPOT")):
+        pairs = [(a[place], b[place]) for a, b in zip(_timings(live), other, strict=True) if a[place] and b[place]]
+        values = np.asarray(pairs, dtype=np.float64)
+        error = float(np.median(np.abs(values[:, 1] / values[:, 0] - 1)))
+        medians = np.median(values, axis=0)
+        texts.append(f"{name} {error:.1%} (medians {medians[1] / medians[0] - 1:+.1%})")
+    return f"median error of {len(live)} calls: " + ", ".join(texts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
