@@ -1,6 +1,6 @@
-"""Chat messages: OpenAI's ``{"messages": [...], "tools": [...]}`` a line, bare lists of messages, and ShareGPT's form.
+"""Chat messages: OpenAI's ``{"messages": [...], "tools": [...]}`` a line, lists of messages, or a message a line.
 
-ShareGPT: ``{"conversations": [{"from": "human"|"gpt", "value"} | {"role", "content"}]}``. A record with an
+ShareGPT's form: ``{"conversations": [{"from": "human"|"gpt", "value"} | {"role", "content"}]}``. A record with an
 ``episode`` (Harbor's exports) is one call of a run, so the records of a run are its calls.
 """
 
@@ -29,6 +29,8 @@ def recognises(value: Any) -> bool:
         return bool(value) and (_is_message(value[0]) or recognises(value[0]))
     if not isinstance(value, dict):
         return False
+    if _is_message(value):
+        return "content" in value or "value" in value or "tool_calls" in value
     for key in ("messages", "conversations"):
         messages = value.get(key)
         if isinstance(messages, list) and messages and _is_message(messages[0]):
@@ -45,6 +47,13 @@ def read(source: Source, log: ImportLog) -> Iterator[Trajectory]:
                 yield _read_record({"messages": messages}, log)
             except BadRecord as error:
                 log.skip(where, str(error))
+        return
+    if isinstance(first, dict) and _is_message(first):  # one message a line: the file is one conversation
+        messages = [message for _, message in source.values(log.skip)]
+        try:
+            yield _read_record({"messages": messages}, log)
+        except BadRecord as error:
+            log.skip(source.name, str(error))
         return
     record = first[0] if isinstance(first, list) and first else first
     if isinstance(record, dict) and "episode" in record:

@@ -105,6 +105,7 @@ class _Records:
         self._depth = depth
         self._answer: _Answer | None = None
         self._called_at: dict[str, float | None] = {}
+        self._prompt_by_call_id: dict[str, str] = {}
         self._before: float | None = None
 
     def add_all(self, records: list[Any]) -> None:
@@ -138,6 +139,9 @@ class _Records:
                 function = {"name": get_text(block, "name"), "arguments": to_json(get(block, "input") or {})}
                 answer.calls.append({"id": get_text(block, "id"), "function": function})
                 self._called_at[get_text(block, "id")] = at
+                prompt = get_object(block, "input").get("prompt")
+                if isinstance(prompt, str):
+                    self._prompt_by_call_id[get_text(block, "id")] = prompt
 
     def _flush(self) -> None:
         answer = self._answer
@@ -166,6 +170,8 @@ class _Records:
         )
         outcome = get(record, "toolUseResult")
         agent_id = outcome.get("agentId") if isinstance(outcome, dict) else None
+        if agent_id is None:  # older versions do not say which agent it was: it began with what it was asked
+            agent_id = self._chains.asked(self._prompt_by_call_id.get(call_id))
         if isinstance(agent_id, str) and self._depth < _MAX_DEPTH:
             subagent = self._chains.take(agent_id, self._called_at.get(call_id), self._depth + 1)
             if subagent is not None:
@@ -189,6 +195,13 @@ class _Sidechains:
             agent = get_text(record, "agentId") or agent_by_uuid.get(parent) or f"sidechain-{uuid}"
             agent_by_uuid[uuid] = agent
             self._records_by_agent.setdefault(agent, []).append(record)
+
+    def asked(self, prompt: str | None) -> str | None:
+        """The agent in this session's file that began with ``prompt``."""
+        for agent_id, records in self._records_by_agent.items():
+            if prompt and text_of(get(get_object(records[0], "message"), "content")) == prompt:
+                return agent_id
+        return None
 
     def take(self, agent_id: str, spawned_at: float | None, depth: int) -> Subagent | None:
         """The agent ``agent_id`` with what it did."""

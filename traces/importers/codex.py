@@ -24,6 +24,8 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call
 
 def recognises(value: Any) -> bool:
     """Whether ``value`` is a record of a session."""
+    if _is_bare(value):
+        return True
     return (
         isinstance(value, dict)
         and "payload" in value
@@ -66,6 +68,8 @@ class _Session:
         at = get_time(record, "timestamp")
         kind = get(record, "type")
         payload = get_object(record, "payload")
+        if "payload" not in record:  # older versions: the items themselves, after a line about the session
+            kind, payload = ("session_meta" if "instructions" in record else "response_item"), record
         if kind == "session_meta":
             self._times = AgentTimes(at)
             self._session_id = get_text(payload, "id")
@@ -128,6 +132,15 @@ class _Session:
         measured = self._times.call(self._started, self._ended, num_output_tokens=self._num_output_tokens)
         self._builder.add_reply({"content": "\n".join(self._texts), "tool_calls": self._calls}, measured)
         self._texts, self._calls, self._num_output_tokens = [], [], None
+
+
+def _is_bare(value: Any) -> bool:
+    """Whether ``value`` is a record of an older version."""
+    if not isinstance(value, dict) or "payload" in value:
+        return False
+    return {"id", "timestamp", "instructions"} <= value.keys() or (
+        value.get("type") in ("message", *_CALLS) and ("call_id" in value or isinstance(value.get("content"), list))
+    )
 
 
 def _output_of(item: Any) -> str:

@@ -7,6 +7,7 @@ usage included. An observation answers the action with the same ``tool_call_id``
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from traces.domains import domain_of
@@ -30,8 +31,15 @@ def recognises(value: Any) -> bool:
 
 def read(source: Source, log: ImportLog) -> Iterator[Trajectory]:
     """The runs of ``source``; what cannot be used goes to ``log``."""
+    numbered = _numbered_files(source)
+    if numbered and numbered[0] != source.path and numbered[0] in log.paths:
+        log.note("files with one event that were read with the first of their folder")
+        return
     events: list[Any] = []
-    for where, value in source.values(log.skip):
+    if numbered and numbered[0] == source.path:
+        files = [source, *(Source(name=str(path), path=path) for path in numbered[1:])]
+        events = [value for file in files for _, value in file.values(log.skip) if _is_event(value)]
+    for where, value in () if events else source.values(log.skip):
         try:
             if isinstance(value, dict) and "history" in value:
                 yield _read_run(value, get_list(value, "history"), log)
@@ -46,6 +54,14 @@ def read(source: Source, log: ImportLog) -> Iterator[Trajectory]:
             yield _read_run({}, events, log)
         except BadRecord as error:
             log.skip(source.name, str(error))
+
+
+def _numbered_files(source: Source) -> list[Path]:
+    """The files of a folder of events, ``0.json``, ``1.json`` and so on, in order; none where it is no such folder."""
+    if not _is_event(source.first_value) or (source.layout == "lines" and not source.path.stem.isdecimal()):
+        return []
+    paths = [path for path in source.path.parent.glob("*.json") if path.stem.isdecimal() and len(path.stem) < 10]
+    return sorted(paths, key=lambda path: int(path.stem)) if source.path in paths else []
 
 
 def _read_run(run: Any, events: list[Any], log: ImportLog) -> Trajectory:

@@ -84,7 +84,7 @@ class _Trace:
         self._span_by_id = {span.span_id: span for span in spans}
         self._log = log
         parents = {span.parent_id for span in spans}
-        calls = [span for span in spans if span.kind == "call"]
+        calls = self._innermost([span for span in spans if span.kind == "call"])
         if not calls:  # exports that keep only a graph's nodes: a node without children was one call
             calls = [
                 one for one in spans if one.kind == "chain" and one.span_id not in parents and one.text("output_text")
@@ -105,6 +105,21 @@ class _Trace:
             for one in tools
             if "gen_ai.tool.call.result" in one.attributes
         }
+
+    def _innermost(self, calls: list[Span]) -> list[Span]:
+        """Two instrumentations of one call give a span in a span: the inner one counts, if it has the prompt."""
+        doubled: set[str] = set()
+        call_ids = {call.span_id for call in calls}
+        for call in calls:
+            above = self._span_by_id.get(call.parent_id)
+            for _ in range(64):
+                if above is None or above.kind == "agent":
+                    break
+                if above.span_id in call_ids and _end(call) <= _end(above):
+                    doubled.add(above.span_id if input_messages(call) else call.span_id)
+                    break
+                above = self._span_by_id.get(above.parent_id)
+        return [call for call in calls if call.span_id not in doubled]
 
     def trajectories(self) -> Iterator[Trajectory]:
         """The task; a call that nobody started and that overlaps the first one is a task of its own."""

@@ -6,6 +6,7 @@ import functools
 import glob
 import gzip
 import importlib
+import io
 import itertools
 import json
 import lzma
@@ -160,7 +161,8 @@ class _Reading:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError | EOFError | zlib.error | lzma.LZMAError):
+        is_zstd_error = type(error).__name__ == "ZstdError"  # of a package that may be missing
+        if is_zstd_error or isinstance(error, OSError | EOFError | zlib.error | lzma.LZMAError):
             raise TraceError(f"{self._name}: cannot be read: {error}") from None
 
 
@@ -218,6 +220,5 @@ def _open_zstd(path: Path, name: str) -> IO[bytes]:
     try:
         zstandard: Any = importlib.import_module("zstandard")  # needed for this compression only
     except ImportError:
-        raise TraceError(f"{name}: reading .zst needs the package zstandard") from None
-    file: IO[bytes] = zstandard.open(path, "rb")
-    return file
+        raise TraceError(f"{name}: zstd needs the package zstandard: pip install 'replayrig[zstd]'") from None
+    return io.BufferedReader(zstandard.open(path, "rb"))

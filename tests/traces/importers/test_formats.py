@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import json
 import lzma
 import sys
@@ -12,7 +13,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.traces.importers.fixtures import CHAT, FIXTURES, OTEL_TREE, Fixture, lines, otlp
+from tests.traces.importers.fixtures import (
+    CHAT,
+    CLAUDE,
+    CLAUDE_SUBAGENT,
+    CODEX,
+    FIXTURES,
+    OPENHANDS,
+    OTEL_TREE,
+    Fixture,
+    lines,
+    otlp,
+)
 from traces.importers import FORMATS, import_files, recognise
 from traces.importers.log import ImportLog
 from traces.importers.sources import find_sources
@@ -24,6 +36,11 @@ def write(folder: Path, fixture: Fixture) -> Path:
     for name, content in fixture.files.items():
         (folder / name).write_text(content)
     return folder / fixture.name
+
+
+def zstd_compress(content: bytes) -> bytes:
+    packed: bytes = pytest.importorskip("zstandard").ZstdCompressor().compress(content)
+    return packed
 
 
 def read(folder: Path, name: str, log: ImportLog | None = None) -> list[Trajectory]:
@@ -67,7 +84,7 @@ def test_a_folder_with_a_recording_is_imported_once(name: str, tmp_path: Path) -
     assert sum(one.num_calls for one in trajectories) == FIXTURES[name].num_calls
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, zstd_compress])
 @pytest.mark.parametrize("name", ["weka", "csv", "otel", "messages"])
 def test_packed_files_are_unpacked_whatever_they_are_called(name: str, pack: object, tmp_path: Path) -> None:
     assert callable(pack)
@@ -307,3 +324,110 @@ def test_reasoning_is_generated_but_not_kept(tmp_path: Path) -> None:
 
     assert trajectory.turns[0].content == "yes"
     assert trajectory.turns[0].num_output_tokens == 2 + 5
+
+
+def test_older_claude_code_sessions_name_no_agent(tmp_path: Path) -> None:
+    """The subagent is the one in the same file that began with what the call asked."""
+    records = [{key: value for key, value in one.items() if key != "toolUseResult"} for one in CLAUDE]
+    chain = [{key: value for key, value in one.items() if key != "agentId"} for one in CLAUDE_SUBAGENT]
+    for before, after in itertools.pairwise(chain):
+        after["parentUuid"] = before["uuid"]
+    (tmp_path / "s1.jsonl").write_text(lines(*records, *chain))
+
+    (trajectory,) = import_files([str(tmp_path / "s1.jsonl")], ImportLog())
+
+    assert [len(spawn.turns) for spawn in trajectory.turns[0].spawns] == [2]
+    assert len(trajectory.turns) == 2
+
+
+def test_older_codex_sessions_have_no_payloads(tmp_path: Path) -> None:
+    items = [one["payload"] for one in CODEX if one["type"] == "response_item"]
+    first = {"id": "s1", "timestamp": "2026-01-01T00:00:00Z", "instructions": "You are an agent."}
+    (tmp_path / "rollout.jsonl").write_text(lines(first, *items))
+
+    (trajectory,) = import_files([str(tmp_path / "rollout.jsonl")], ImportLog())
+
+    assert (trajectory.source, trajectory.system_prompt, len(trajectory.turns)) == ("codex", "You are an agent.", 2)
+
+
+def test_a_message_a_line_is_one_conversation(tmp_path: Path) -> None:
+    (tmp_path / "chat.jsonl").write_text(lines(*CHAT))
+
+    (trajectory,) = import_files([str(tmp_path / "chat.jsonl")], ImportLog())
+
+    assert (len(trajectory.turns), trajectory.system_prompt) == (2, "You are an agent.")
+
+
+def test_sharegpt_names_its_speakers_otherwise(tmp_path: Path) -> None:
+    row = {"id": "x", "conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}
+    (tmp_path / "sharegpt.json").write_text(json.dumps([row]))
+
+    (trajectory,) = import_files([str(tmp_path / "sharegpt.json")], ImportLog())
+
+    assert (trajectory.user_prompt, trajectory.turns[0].content) == ("Hi", "Hello")
+
+
+def test_openhands_events_may_be_files_of_a_folder(tmp_path: Path) -> None:
+    for number, event in enumerate(OPENHANDS + OPENHANDS[3:4] * 8):
+        (tmp_path / f"{number}.json").write_text(json.dumps(event))
+
+    (trajectory,) = import_files([str(tmp_path)], ImportLog())
+
+    assert (trajectory.num_calls, trajectory.turns[1].content) == (2, "Three.")
+
+
+def test_swe_agent_steps_with_queries_have_exactly_those_prompts(tmp_path: Path) -> None:
+    """A history processor cut the observation, so the second prompt did not grow from the first."""
+    elided = [*CHAT[:3], {**CHAT[3], "content": "Old output omitted."}, {"role": "user", "content": "Go on."}]
+    steps = [{"response": "I look.", "query": CHAT[:2]}, {"response": "Three.", "query": elided}]
+    run = {"environment": "e", "trajectory": steps, "history": [{"role": "system", "content": "", "agent": "main"}]}
+    (tmp_path / "run.traj").write_text(json.dumps(run))
+
+    (trajectory,) = import_files([str(tmp_path / "run.traj")], ImportLog())
+
+    assert [turn.content for turn in trajectory.turns] == ["I look.", "Three."]
+
+
+def test_two_instrumentations_of_one_call_are_one_call(tmp_path: Path) -> None:
+    doubled = {"spans": [*OTEL_TREE["spans"], {**OTEL_TREE["spans"][3], "span_id": "inner", "parent_span_id": "a1"}]}
+    (tmp_path / "trace.json").write_text(json.dumps(doubled))
+
+    (trajectory,) = import_files([str(tmp_path / "trace.json")], ImportLog())
+
+    assert trajectory.num_calls == 5
+
+
+def test_openinference_and_numbered_attributes_are_read(tmp_path: Path) -> None:
+    attributes = {
+        "openinference.span.kind": "LLM",
+        "llm.model_name": "m",
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "Count.",
+        "llm.output_messages.0.message.role": "assistant",
+        "llm.output_messages.0.message.content": "",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.id": "c1",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "bash",
+        "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments": "{}",
+        "llm.token_count.completion": 9,
+    }
+    span = {**OTEL_TREE["spans"][1], "attributes": attributes, "parent_span_id": None}
+    numbered = {
+        **span,
+        "span_id": "second",
+        "start_time": "2026-01-01T00:00:03Z",
+        "end_time": "2026-01-01T00:00:04Z",
+        "attributes": {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.prompt.0.role": "user",
+            "gen_ai.prompt.0.content": "Count.",
+            "gen_ai.completion.0.content": "Three.",
+            "gen_ai.usage.completion_tokens": 4,
+        },
+    }
+    (tmp_path / "trace.json").write_text(json.dumps({"spans": [span, numbered]}))
+
+    (trajectory,) = import_files([str(tmp_path / "trace.json")], ImportLog())
+
+    first, second = trajectory.turns
+    assert ([call.name for call in first.tool_calls], first.num_output_tokens) == (["bash"], 9)
+    assert (second.content, second.num_output_tokens) == ("Three.", 4)

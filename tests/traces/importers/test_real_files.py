@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.conftest import needs_shared
+from tests.conftest import SHARED, needs_shared
 from traces.importers import import_files
 from traces.importers.log import ImportLog
 from traces.trajectory import Trajectory, Turn
@@ -44,11 +44,6 @@ def num_assistant(messages: list[Any]) -> int:
 
 def weka_calls(requests: list[Any]) -> int:
     return sum(weka_calls(one["requests"]) if one["type"] == "subagent" else 1 for one in requests)
-
-
-def count_weka(path: Path) -> Counts:
-    sessions = lines_of(path)
-    return len(sessions), sum(weka_calls(session["requests"]) for session in sessions)
 
 
 def count_requests(path: Path) -> Counts:
@@ -197,7 +192,6 @@ FOLDERS: list[tuple[str, str, Callable[[Path], Counts]]] = [
     ("tracelab", "*_round_trace*", count_tracelab_rounds),
     ("tracelab", "claude_trace.json", count_claude),
     ("tracelab", "codex_trace.json", count_codex),
-    ("weka", "*.xz", count_weka),
     ("who-and-when", "*.xz", count_who_and_when),
 ]
 NOT_RECORDINGS = {
@@ -237,6 +231,7 @@ def test_tasks_and_calls_are_those_in_the_raw_files(
 def test_every_file_is_either_counted_above_or_no_recording(shared_dir: Path) -> None:
     data = shared_dir / "data"
     counted = {path for folder, pattern, _ in FOLDERS for path in (data / folder).glob(pattern)}
+    counted.add(data / "weka" / "traces.jsonl.xz")
 
     rest = {path.name for path in data.rglob("*") if path.is_file() and path not in counted}
 
@@ -253,14 +248,31 @@ def test_a_whole_folder_is_one_import(shared_dir: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def weka_with_subagents() -> list[tuple[Any, Trajectory]]:
-    from tests.conftest import SHARED
-
+def weka() -> list[tuple[Any, Trajectory]]:
+    """Each raw session with what became of it; of the raw ones without subagents only what is small."""
     assert SHARED is not None
     path = SHARED / "data" / "weka" / "traces.jsonl.xz"
-    raw = [session for session in lines_of(path) if any(one["type"] == "subagent" for one in session["requests"])]
-    by_id = {one.task_id: one for one in import_files([str(path)], ImportLog())}
-    return [(session, by_id[session["id"]]) for session in raw]
+    pairs = []
+    with lzma.open(path) as lines:
+        for line, trajectory in zip(lines, import_files([str(path)], ImportLog(strict=True)), strict=True):
+            session = orjson.loads(line)
+            if not any(one["type"] == "subagent" for one in session["requests"]):
+                session = {"id": session["id"], "num_calls": len(session["requests"])}
+            pairs.append((session, trajectory))
+    return pairs
+
+
+@pytest.fixture(scope="module")
+def weka_with_subagents(weka: list[tuple[Any, Trajectory]]) -> list[tuple[Any, Trajectory]]:
+    return [(session, trajectory) for session, trajectory in weka if "requests" in session]
+
+
+def test_weka_sessions_have_all_their_calls(weka: list[tuple[Any, Trajectory]]) -> None:
+    for session, trajectory in weka:
+        expected = weka_calls(session["requests"]) if "requests" in session else session["num_calls"]
+        assert (trajectory.task_id, trajectory.num_calls) == (session["id"], expected)
+    assert sum(trajectory.num_calls for _, trajectory in weka) == 38_193
+    assert len(weka) == 532
 
 
 def all_turns(turns: tuple[Turn, ...]) -> Iterator[Turn]:
