@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from reports.compare import Comparison, LabelledRun
-from reports.figures import Figure, Series
+from reports.series import Figure, Series
 from reports.table import format_value
 
 Json = dict[str, Any]

@@ -13,8 +13,9 @@ import numpy as np
 from reports import measure
 from reports.columns import Floats
 from reports.compare import Comparison, LabelledRun
-from reports.figures import Figure, figure_named
+from reports.figures import figure_named
 from reports.perfetto import perfetto_trace
+from reports.series import Figure
 from reports.summary import summary_of
 
 Table = dict[str, Sequence[Any]]

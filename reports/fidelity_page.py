@@ -9,8 +9,8 @@ from typing import Any
 
 from reports.charts import DASHES, RUN_COLOURS, plain
 from reports.fidelity import METRICS, Fidelity, Gap, quantile_pairs
-from reports.figures import Figure, Series
 from reports.html import Section, assemble, charts_markup
+from reports.series import Figure, Series
 from reports.table import PERCENTILES, format_value
 
 NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}

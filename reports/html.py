@@ -19,11 +19,11 @@ from reports.architecture_page import architectures
 from reports.charts import chart
 from reports.compare import Comparison, LabelledRun
 from reports.events import MAX_CALLS, events
-from reports.figures import Figure, figures
+from reports.figures import figures
 from reports.finding import finding
-from reports.intervals import Difference, differences_to_first, format_difference
-from reports.repeats import noise_statements
-from reports.table import PERCENTILES, Metric, format_value
+from reports.series import Figure
+from reports.table import format_value
+from reports.table_markup import table_markup
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -71,7 +71,7 @@ def render(comparison: Comparison) -> str:
         ("overview", "At a glance", charts_markup(shown, ("prompt_tokens", "critical_path"))),
         ("replay", "Replay", stage.replay(comparison) if streams else _TOO_LONG.format(limit=MAX_CALLS)),
         ("lanes", "One task", stage.lanes(comparison) if streams else ""),
-        ("numbers", "All numbers", _table(comparison)),
+        ("numbers", "All numbers", table_markup(comparison)),
         ("distributions", "Distributions", charts_markup(shown, ("task_time", "ttft", "tpot", "e2e"))),
         (
             "over-time",
@@ -238,44 +238,6 @@ def _series(figure: Figure, comparison: Comparison) -> list[dict[str, Any]]:
         {"run": None if one.run is None else comparison.runs[one.run].label, "name": one.name, "x": one.x, "y": one.y}
         for one in figure.series
     ]
-
-
-def _table(comparison: Comparison) -> str:
-    head = "".join(f'<th scope="col">{escape(run.label)}</th>' for run in comparison.runs)
-    rows = []
-    group = None
-    against_first = differences_to_first(comparison.runs)
-    for metric in comparison.metrics:
-        if metric.group != group:
-            group = metric.group
-            rows.append(
-                f'<tr class="group"><th scope="rowgroup" colspan="{len(comparison.runs) + 1}">{escape(group)}</th></tr>'
-            )
-        columns = [metric.values(run.numbers) for run in comparison.runs]
-        for place, values in enumerate(zip(*columns, strict=True)):
-            title = f"{metric.title} {PERCENTILES[place]}" if metric.is_spread else metric.title
-            rows.append(_row(title, metric, values, [found.get((metric.key, place)) for found in against_first]))
-    notes = "".join(f"<p>{escape(text)}</p>" for text in noise_statements(comparison.runs))
-    return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="All numbers"><table>'
-        f'<thead><tr><th scope="col">Metric</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{notes}'
-    )
-
-
-def _row(title: str, metric: Metric, values: Sequence[float | None], against_first: Sequence[Difference | None]) -> str:
-    known = [value for value in values if value is not None]
-    best = None
-    if metric.better is not None and len(set(known)) > 1:
-        best = min(known) if metric.better == "lower" else max(known)
-    top = max((abs(value) for value in known), default=0.0)
-    cells = []
-    for value, difference in zip(values, against_first, strict=True):
-        width = 0 if value is None or not top else round(100 * abs(value) / top)
-        style = ' class="best"' if value is not None and value == best else ""
-        note = "" if difference is None else f'<span class="difference">{format_difference(difference)}</span>'
-        bar = f'<span class="bar" style="width:{width}%"></span>'
-        cells.append(f"<td{style}>{format_value(value)}{bar}{note}</td>")
-    return f'<tr><th scope="row">{escape(title)}</th>{"".join(cells)}</tr>'
 
 
 def _provenance(comparison: Comparison) -> str:
