@@ -248,9 +248,15 @@ _TEXT_KEYS = frozenset(("role", "content", "name", "tool_call_id"))
 _CALL_KEYS = _TEXT_KEYS | {"tool_calls", "reasoning", "reasoning_content", "refusal"}
 
 
+class PlainMessages(list[dict[str, Any]]):
+    """Messages that were looked at and found plain."""
+
+    __slots__ = ()
+
+
 def are_plain(messages: object) -> bool:
     """Whether every message has a shape that any agent sends, which needs no closer look."""
-    return type(messages) is list and all(map(_is_plain, messages))
+    return type(messages) is PlainMessages or (type(messages) is list and all(map(_is_plain, messages)))
 
 
 def _is_plain(message: Any) -> bool:
@@ -297,7 +303,8 @@ def _validate(messages: Any, handler: ValidatorFunctionWrapHandler) -> Any:
             if isinstance(message, dict) and isinstance(message.get("tool_calls"), int | float):
                 raise ApiError(f"'{type(message['tool_calls']).__name__}' object is not iterable")
         handler(messages)
-    return messages
+        return messages
+    return PlainMessages(messages)
 
 
 if TYPE_CHECKING:

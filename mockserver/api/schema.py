@@ -109,8 +109,28 @@ class ToolParam(RequestModel):
 
 def _checked_tools(tools: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     """The tools as the client sent them: validation only complains, it converts nothing."""
-    handler(tools)
+    if not (type(tools) is list and all(map(_is_plain_tool, tools))):
+        handler(tools)
     return tools
+
+
+def _is_plain_tool(tool: Any) -> bool:
+    """Whether a tool has the shape that any agent sends, which needs no closer look: there are dozens a request."""
+    if type(tool) is not dict or tool.get("type") != "function" or not tool.keys() <= _TOOL_KEYS:
+        return False
+    function = tool.get("function")
+    return (
+        type(function) is dict
+        and function.keys() <= _FUNCTION_KEYS
+        and type(function.get("name")) is str
+        and type(function.get("description", "")) is str
+        and type(function.get("parameters", _NO_PARAMETERS)) is dict
+    )
+
+
+_TOOL_KEYS = frozenset(("type", "function"))
+_FUNCTION_KEYS = frozenset(("name", "description", "parameters"))
+_NO_PARAMETERS: dict[str, Any] = {}
 
 
 if TYPE_CHECKING:
