@@ -64,7 +64,8 @@ def _boxes(stats: Stats) -> str:
 
     marks = "".join(
         f'<line class="line" stroke-dasharray="2 4" x1="{x(10**power):.0f}" x2="{x(10**power):.0f}" y1="0"'
-        f' y2="{len(shown) * 22}"/><text x="{x(10**power):.0f}" y="{len(shown) * 22 + 14}">{10**power:,}</text>'
+        f' y2="{len(shown) * 22}"/><text text-anchor="middle" x="{x(10**power):.0f}"'
+        f' y="{len(shown) * 22 + 14}">{_power(power)}</text>'
         for power in range(digits + 1)
     )
     boxes = "".join(_box(name, one, x, 22 * row) for row, (name, one) in enumerate(shown.items()))
@@ -108,6 +109,11 @@ def _domains(stats: Stats) -> str:
         for row, (domain, num) in enumerate(domains)
     )
     return f'<h2>Tool calls by domain</h2><svg viewBox="0 0 {_WIDTH} {len(domains) * 20 + 4}">{bars}</svg>'
+
+
+def _power(power: int) -> str:
+    """10 to the ``power``, short: 1, 10, 100, 1k ... 1M."""
+    return f"{10 ** (power % 3)}{('', 'k', 'M', 'G', 'T')[min(power // 3, 4)]}"
 
 
 def _number(value: float) -> str:
