@@ -7,7 +7,7 @@ from functools import partial
 
 from mockserver.clock import Clock
 from mockserver.driver import Driver
-from mockserver.engine.cost import Jittered, RankShare, StepCost
+from mockserver.engine.cost import GuidedDecoding, Jittered, RankShare, StepCost
 from mockserver.engine.engine import Engine
 from mockserver.node_settings import NodeSettings
 
@@ -22,6 +22,8 @@ def build_driver(settings: NodeSettings, clock: Clock) -> Driver:
     num_ranks = settings.num_ranks
     shares_node = settings.kv_layout == "split" and num_ranks > 1
     step_cost: StepCost = RankShare(profile.step_cost, num_ranks) if shares_node else profile.step_cost
+    if profile.guided_decoding_overhead:
+        step_cost = GuidedDecoding(step_cost, profile.guided_decoding_overhead)
     engines = [
         Engine(config, _with_jitter(step_cost, settings.step_jitter, f"{settings.seed}/step/{rank}"))
         for rank in range(num_ranks)

@@ -13,7 +13,7 @@ from mockserver.api.bodies import Envelope, Usage, chat_body, chat_choice, final
 from mockserver.api.chat_stream import KIND, ChatStream, StreamOptions
 from mockserver.api.checks import check_chat
 from mockserver.api.choices import Choice, bursts, count_finished, ended, new_call_ids, running, timing, together
-from mockserver.api.compose import check_grammar, constraint_of, replies_to
+from mockserver.api.compose import check_grammar, constraint_of, is_guided, replies_to
 from mockserver.api.errors import ApiError, unknown_model
 from mockserver.api.http import DONE, EventStream, frame, json_response, read_body
 from mockserver.api.logprobs import chat_logprobs, prompt_logprobs
@@ -111,6 +111,7 @@ def _check_tool_parser(body: ChatRequest, machine: Machine) -> None:
 def started(call: ChatCall, machine: Machine, *, watch: bool) -> list[Choice]:
     """Hand the call's replies to the engine."""
     interval = max(call.body.stream_interval or 1, machine.settings.stream_interval) if watch else 0
+    guided = is_guided(call.body)
     choices: list[Choice] = []
     for index, reply in enumerate(replies_to(call.body, call.sampling, call.prompt, machine)):
         generation = machine.start(
@@ -121,6 +122,7 @@ def started(call: ChatCall, machine: Machine, *, watch: bool) -> list[Choice]:
             salt=call.body.cache_salt or "",
             placement=call.placement,
             reads_cache=call.num_prompt_logprobs is None,
+            guided=guided,
             watch=interval,
         )
         choices.append(Choice(index=index, reply=reply, generation=generation, call_ids=_call_ids(call.body, reply)))

@@ -13,7 +13,7 @@ from aiohttp import web
 from mockserver.api.bodies import Envelope, Usage, completion_body, dumped, final_chunk, running_completion_usage
 from mockserver.api.checks import check_completion
 from mockserver.api.choices import Choice, bursts, count_finished, ended, running, timing, together
-from mockserver.api.compose import check_grammar, constraint_of, replies_to
+from mockserver.api.compose import check_grammar, constraint_of, is_guided, replies_to
 from mockserver.api.errors import ApiError, unknown_model
 from mockserver.api.http import DONE, EventStream, frame, json_response, read_body
 from mockserver.api.logprobs import completion_logprobs, prompt_logprobs
@@ -107,6 +107,7 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> Complet
 
 
 def _started(call: CompletionCall, machine: Machine, *, watch: bool) -> list[Choice]:
+    guided = is_guided(call.body)
     choices: list[Choice] = []
     try:
         for number, (prompt, sampling) in enumerate(zip(call.prompts, call.samplings, strict=True)):
@@ -119,6 +120,7 @@ def _started(call: CompletionCall, machine: Machine, *, watch: bool) -> list[Cho
                     salt=call.body.cache_salt or "",
                     placement=call.placement,
                     reads_cache=call.num_prompt_logprobs is None,
+                    guided=guided,
                     watch=watch,
                 )
                 choices.append(Choice(index=len(choices), reply=reply, generation=generation))

@@ -60,6 +60,13 @@ def constraint_of(request: ChatRequest | CompletionRequest) -> StructuredOutputs
     return constraint
 
 
+def is_guided(request: ChatRequest | CompletionRequest) -> bool:
+    """A grammar masks what the model may say; ``auto`` tools do not: the model calls them of its own accord."""
+    if isinstance(request, ChatRequest) and request.tools and request.tool_choice not in (None, "none", "auto"):
+        return True
+    return constraint_of(request) is not None
+
+
 def check_grammar(constraint: StructuredOutputs | None) -> ApiError | None:
     """What the grammar compiler finds wrong; a stream has begun by then."""
     if constraint is None:

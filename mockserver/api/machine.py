@@ -167,6 +167,7 @@ class Machine:
         salt: str = "",
         placement: Placement,
         reads_cache: bool = True,
+        guided: bool = False,
         watch: int = 0,
     ) -> Generation:
         """Hand a reply to the engine, which decides when its tokens appear; ``watch`` as in ``Driver.submit``."""
@@ -180,6 +181,7 @@ class Machine:
             finish_reason=reply.finish_reason,
             priority=placement.priority,
             skip_reading_prefix_cache=not reads_cache,
+            guided=guided,
         )
         try:
             generation = self.driver.submit(request, watch=watch, rank=placement.rank, session_id=placement.session_id)

@@ -23,6 +23,8 @@ class BatchShape:
     num_decode_seqs: int = 0
     num_decode_context_tokens: int = 0
     """KV tokens that the decoding sequences read, all together."""
+    num_guided_seqs: int = 0
+    """Decoding sequences that a grammar guides."""
 
     def add(self, num_computed: int, num_new: int, *, is_decode: bool) -> None:
         """Count a request with ``num_new`` tokens after ``num_computed`` of context; negative: take it out again."""
@@ -227,6 +229,30 @@ class RankShare:
                 num_decode_context_tokens=shape.num_decode_context_tokens * self.num_ranks,
             )
         )
+
+
+@dataclass(frozen=True, slots=True)
+class GuidedDecoding:
+    """A step cost where a grammar masks the tokens of some sequences: ``overhead`` of the decode where it does so for
+    all of them, and its share of that otherwise (the masks are made one after the other, and everyone waits).
+    """
+
+    step_cost: StepCost
+    overhead: float
+
+    def __call__(self, shape: BatchShape) -> float:
+        """The cost, and what the masks add to the decoding part of the step."""
+        duration_s = self.step_cost(shape)
+        if not shape.num_guided_seqs:
+            return duration_s
+        decode_s = duration_s
+        if shape.num_prefill_tokens:
+            decode_s = self.step_cost(
+                BatchShape(
+                    num_decode_seqs=shape.num_decode_seqs, num_decode_context_tokens=shape.num_decode_context_tokens
+                )
+            )
+        return duration_s + self.overhead * decode_s * shape.num_guided_seqs / shape.num_decode_seqs
 
 
 @dataclass(frozen=True, slots=True)

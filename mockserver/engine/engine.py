@@ -93,6 +93,7 @@ class Engine:
         """Of the step that begins next, where ``skip`` found it out already."""
         self._request_by_id: dict[str, Request] = {}
         self._num_arrived = 0
+        self._num_guided = 0
         self._num_in_flight = 0
         self._num_steps = 0
         self._num_prefilled_tokens = 0
@@ -122,6 +123,7 @@ class Engine:
         request.sequence = self._num_arrived
         self._num_arrived += 1
         self._request_by_id[request.request_id] = request
+        self._num_guided += request.guided
         self.scheduler.add(request)
 
     def abort(self, request_id: str, at: float) -> Request | None:
@@ -129,6 +131,7 @@ class Engine:
         request = self._request_by_id.pop(request_id, None)
         if request is not None:
             self.scheduler.abort(request)
+            self._num_guided -= request.guided
             request.ended_at = at
         return request
 
@@ -141,6 +144,10 @@ class Engine:
             return None
         for request in batch.admitted:
             request.scheduled_at = at
+        if self._num_guided:
+            decoding = (request for request, num_new in batch.num_tokens_by_request.items() if num_new == 1)
+            num_guided = sum(request.guided for request in decoding)
+            batch.shape.num_guided_seqs = min(num_guided, batch.shape.num_decode_seqs)
         starts_at = max(at, self._busy_until)
         ends_at = starts_at + self._count_step(batch.shape)
         self._busy_until = ends_at
@@ -161,6 +168,7 @@ class Engine:
         for request in finished:
             request.last_token_at = request.ended_at = at
             del self._request_by_id[request.request_id]
+            self._num_guided -= request.guided
         self._num_finished += len(finished)
         return StepResult(at, step.batch.sampling, finished)
 
@@ -215,6 +223,8 @@ class Engine:
         num_seqs = len(scheduler.running)
         shape = BatchShape(num_decode_seqs=num_seqs)
         shape.num_decode_context_tokens = sum(request.num_computed_tokens for request in scheduler.running)
+        if self._num_guided:
+            shape.num_guided_seqs = sum(request.guided for request in scheduler.running)
         num_taken = 0
         if in_flight is None:
             while num_taken < max_steps:

@@ -36,6 +36,8 @@ class Request:
     priority: int = 0
     """Lower runs earlier, under the priority policy."""
     skip_reading_prefix_cache: bool = False
+    guided: bool = False
+    """A grammar masks its tokens, which takes time."""
     watched: bool = False
     """Somebody reads its tokens as they appear, so time must not skip over them."""
 

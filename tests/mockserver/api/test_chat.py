@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from mockserver.prompt import PromptEncoder
 from mockserver.tokens import count, num_tokens
 from tests.mockserver.api.conftest import HELLO, Client, connected
@@ -217,3 +219,21 @@ async def test_reply_without_a_limit_ends_by_itself(client: Client) -> None:
     answer = await client.chat()
 
     assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+async def test_structured_output_slows_decode_by_the_profiles_overhead() -> None:
+    async with connected(profile="llama-3.1-8b-1xh100") as client:
+        overhead = client.machine.profile.guided_decoding_overhead
+
+        async def seconds(**body: Any) -> float:
+            answer = await client.chat(replayrig={"num_output_tokens": 60}, **body)
+            times = answer["replayrig"]
+            return float(times["last_token_at"] - times["first_token_at"])
+
+        plain = await seconds()
+        as_json = await seconds(response_format={"type": "json_object"})
+        own_accord = await seconds(tools=[WEATHER], tool_choice="auto")
+        forced = await seconds(tools=[WEATHER], tool_choice="required")
+
+    assert as_json == pytest.approx(plain * (1 + overhead), rel=0.01)
+    assert forced == pytest.approx(own_accord * (1 + overhead), rel=0.01)

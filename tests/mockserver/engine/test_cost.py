@@ -12,6 +12,7 @@ from mockserver.engine.cost import (
     BatchShape,
     ConstantRates,
     FittedCost,
+    GuidedDecoding,
     Jittered,
     RankShare,
     Roofline,
@@ -113,6 +114,13 @@ def test_a_rank_with_its_share_of_a_batch_takes_what_the_node_takes_for_the_whol
     part = BatchShape(num_prefill_tokens=1024, num_decode_seqs=16, num_decode_context_tokens=16 * 15_500)
 
     assert RankShare(node, 8)(part) == pytest.approx(node(whole))
+
+
+def test_a_grammar_lengthens_the_decoding_part_of_a_mixed_step_only() -> None:
+    plain = get_profile("kimi-k2-8xb200").step_cost
+    shape = BatchShape(num_prefill_tokens=6000, num_prefill_seqs=1, num_decode_seqs=4, num_guided_seqs=1)
+
+    assert GuidedDecoding(plain, 0.2)(shape) == pytest.approx(plain(shape) + 0.2 * 0.25 * plain(decode(4, 0)))
 
 
 def test_jitter_keeps_the_mean_and_its_seed_decides_it() -> None:

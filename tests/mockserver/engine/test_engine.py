@@ -13,7 +13,7 @@ from mockserver.clock import VirtualClock, run_virtual
 from mockserver.driver import Driver
 from mockserver.engine.chains import ChainTable
 from mockserver.engine.config import EngineConfig
-from mockserver.engine.cost import BatchShape, ConstantRates, FittedCost, Jittered
+from mockserver.engine.cost import BatchShape, ConstantRates, FittedCost, GuidedDecoding, Jittered
 from mockserver.engine.engine import Engine, RequestTooLongError
 from mockserver.engine.profiles import get_profile
 from mockserver.engine.request import Request
@@ -163,6 +163,21 @@ def test_asynchronous_scheduling_costs_a_surprise_stop_one_more_slot() -> None:
     assert steps == {4: 4, 9: 5}
 
 
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_a_grammar_slows_the_decode_of_all_by_the_share_that_it_guides(async_scheduling: bool) -> None:
+    lasted = []  # two prompts of 20 tokens, 16 of which are the same; then ten steps of decode
+    for num_guided in range(3):
+        config = EngineConfig(num_blocks=100, block_size=16, async_scheduling=async_scheduling)
+        engine = Engine(config, GuidedDecoding(COST, 0.2))
+        for number in range(2):
+            request = make_request(str(number), num_prompt_tokens=20, num_output_tokens=11)
+            request.guided = number < num_guided
+            engine.add(request, at=0.0)
+        lasted.append(run_until_idle(engine))
+
+    assert lasted == pytest.approx([0.024 + 10 * 0.01 * factor for factor in (1.0, 1.1, 1.2)])
+
+
 def test_the_reference_profile_has_the_reference_figures() -> None:
     profile = get_profile("kimi-k2-8xb200")
 
@@ -181,7 +196,8 @@ def simulate(seed: int, *, may_skip: bool, **config: object) -> tuple[list[Recor
     rng = random.Random(seed)
     engine_config = EngineConfig(**config)  # type: ignore[arg-type]  # drawn by the property
     cost = FittedCost(floor_s=0.003, per_prefill_token_s=1e-5, per_decode_seq_s=1e-4, per_decode_context_token_s=1e-7)
-    engine = Engine(engine_config, Jittered(cost, lambda: rng_jitter.lognormvariate(0.0, 0.2)))
+    guided = GuidedDecoding(cost, 0.3)
+    engine = Engine(engine_config, Jittered(guided, lambda: rng_jitter.lognormvariate(0.0, 0.2)))
     rng_jitter = random.Random(seed + 1)
     if not may_skip:
         engine.skip = lambda at, until, in_flight=None: at  # type: ignore[method-assign]  # the slow twin
@@ -206,6 +222,7 @@ def simulate(seed: int, *, may_skip: bool, **config: object) -> tuple[list[Recor
                     path=chains.path(pack(history + output)),
                     max_tokens=num_output_tokens + rng.choice((0, 0, 5)),
                     priority=rng.randrange(3),
+                    guided=rng.random() < 0.3,
                 )
                 try:
                     generation = driver.submit(request)
