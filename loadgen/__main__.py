@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from loadgen import experiment, kv, sandbox_needs
+from loadgen import experiment, kv, sandbox_needs, sweep
 from loadgen.architectures import short_name
 from loadgen.config import OWN_MOCK, Settings
 from loadgen.live import LiveView
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = _with_key(READER.load(flags, os.environ))
         _check(settings)
         workload = load_workload(settings.workload, seed=settings.seed, num_tasks=settings.num_tasks)
-        return _experiment(settings, workload) if command == "experiment" else _run(settings, workload)
+        return _COMMANDS[command](settings, workload)
     except KeyboardInterrupt:
         print("loadgen: interrupted before anything was measured", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -65,12 +65,11 @@ def _with_key(settings: Settings) -> Settings:
 
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="loadgen", description="Replay agents against a model server.", allow_abbrev=False)
-    commands = parser.add_subparsers(
-        dest="command", required=True, metavar="|".join(("run", "experiment", *CALCULATORS))
-    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="|".join((*_COMMANDS, *CALCULATORS)))
     for name, text in (
         ("run", "one architecture over one workload against one target"),
         ("experiment", "the reference experiment: ReAct and orchestrator, cache off and on, on the same tasks"),
+        ("sweep", "the same run at one load after the other, or in search of the largest that is good enough"),
     ):
         command = commands.add_parser(
             name, help=text, description=text, argument_default=argparse.SUPPRESS, allow_abbrev=False
@@ -99,6 +98,23 @@ def _experiment(settings: Settings, workload: Workload) -> int:
     if settings.is_virtual:
         print(f"digest: {experiment.digest_of(outcomes)}")
     return _tell(outcomes)
+
+
+def _sweep(settings: Settings, workload: Workload) -> int:
+    directory = Path(settings.out or f"runs/sweep-{_stamp()}")
+
+    def run(point: Settings, name: str) -> Outcome:
+        twin = _twin(point, workload) if point.target == OWN_MOCK else None
+        return _at_its_scale(point, workload, directory / name, name, twin)
+
+    points = sweep.sweep(settings, run)
+    code = _tell([point.outcome for point in points])
+    if settings.goodput:
+        print(sweep.verdict(settings, points))
+    return code
+
+
+_COMMANDS = {"run": _run, "experiment": _experiment, "sweep": _sweep}
 
 
 def _at_its_scale(

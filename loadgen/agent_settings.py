@@ -26,7 +26,7 @@ class AgentSettings(NodeSettings):
     architecture: str = _setting(
         "react",
         f"how agents work: {', '.join(architectures.ARCHITECTURES)}, or your own as package.module:function",
-        only="run",
+        only="run sweep",
     )
     architectures: tuple[str, ...] = _setting(
         ("react", "orchestrator"), "the architectures to compare; all: every one", only="experiment"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from loadgen.load_settings import LoadSettings
 from loadgen.target_settings import AUTO, IN_PROCESS, OWN_MOCK, SECRETS
@@ -26,7 +26,16 @@ class Settings(LoadSettings):
         ("off", "on"), "the prefix cache's states to compare: off, on", only="experiment"
     )
     enable_prefix_caching: bool | None = _setting(
-        None, "keep KV blocks for later prompts with the same start", flags=("--prefix-caching",), only="run"
+        None, "keep KV blocks for later prompts with the same start", flags=("--prefix-caching",), only="run sweep"
+    )
+    # -- one run after the other -----------------------------------------------------------------------------------
+    sweep_over: Literal["max_concurrency", "request_rate"] = _setting(
+        "max_concurrency", "the load that is varied: max_concurrency or request_rate", only="sweep"
+    )
+    sweep_values: tuple[float, ...] = _setting((1, 2, 4, 8, 16, 32, 64, 128), "the loads to run at", only="sweep")
+    attainment: float = _setting(0.99, "share of the calls that must meet --goodput", only="sweep")
+    search_steps: int = _setting(
+        0, "further runs in search of the largest load that meets --goodput, between two of the values", only="sweep"
     )
     # -- what is kept ----------------------------------------------------------------------------------------------
     out: str | None = _setting(None, "directory of the results; default: runs/...", flags=("--result-dir",))
@@ -41,6 +50,14 @@ class Settings(LoadSettings):
         LoadSettings.__post_init__(self)
         if self.sample_period is not None and not self.sample_period > 0:
             raise ValueError(f"sample_period must be more than 0, got {self.sample_period}")
+        if not self.sweep_values or not all(value > 0 for value in self.sweep_values):
+            raise ValueError(f"sweep_values must be more than 0, got {list(self.sweep_values)}")
+        if self.sweep_over == "max_concurrency" and any(value != round(value) for value in self.sweep_values):
+            raise ValueError(f"a concurrency is a whole number, got {list(self.sweep_values)}")
+        if not 0 < self.attainment <= 1:
+            raise ValueError(f"attainment must be in (0, 1], got {self.attainment}")
+        if self.search_steps < 0 or (self.search_steps and not self.goodput):
+            raise ValueError("search_steps needs --goodput to search by, and a number that is not negative")
         for state in self.prefix_cache:
             if state not in ("off", "on"):
                 raise ValueError(f"prefix_cache takes off and on, got {state!r}")

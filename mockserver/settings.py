@@ -26,7 +26,7 @@ class SettingsError(Exception):
 
 
 def setting(default: Any, text: str, *, flags: tuple[str, ...] = (), only: str = "") -> Any:
-    """A field with its help text, further flags for it, and the command it belongs to where it is one's only."""
+    """A field with its help text, further flags for it, and the commands it belongs to where not all have it."""
     return dataclasses.field(default=default, metadata={"help": text, "flags": flags, "only": only})
 
 
@@ -52,7 +52,7 @@ class SettingsReader(Generic[S]):
         """Every setting (of ``command``) as a flag; the parser must suppress defaults."""
         parser.add_argument("--config", metavar="FILE", help="TOML file with any of these settings")
         for name, one in self._fields.items():
-            if one.metadata["only"] not in ("", command):
+            if one.metadata["only"] and command not in one.metadata["only"].split():
                 continue
             flags = [flag_of(name), *one.metadata["flags"]]
             text = f"{one.metadata['help']}{_shown_default(one.default)}".replace("%", "%%")
@@ -151,5 +151,5 @@ def _shown_default(default: Any) -> str:
     if default is None or default == ():
         return ""
     if isinstance(default, tuple):
-        return f" [default: {' '.join(default)}]"
+        return f" [default: {' '.join(map(str, default))}]"
     return f" [default: {str(default).lower() if isinstance(default, bool) else default}]"
