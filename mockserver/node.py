@@ -16,7 +16,7 @@ def build_driver(settings: NodeSettings, clock: Clock) -> Driver:
     """The engines that ``settings`` describe; somebody must run the driver.
 
     With a ``split`` KV layout the ranks share one node: each has its part of the node's speed, and they step in lock
-    if the profile says so. Otherwise each rank is a node of its own.
+    if the profile says so. Otherwise each rank is a node of its own. ``lock_step`` overrides either.
     """
     profile, config = settings.resolve()
     num_ranks = settings.num_ranks
@@ -28,12 +28,8 @@ def build_driver(settings: NodeSettings, clock: Clock) -> Driver:
         Engine(config, _with_jitter(step_cost, settings.step_jitter, f"{settings.seed}/step/{rank}"))
         for rank in range(num_ranks)
     ]
-    return Driver(
-        engines,
-        clock,
-        routing_policy=settings.routing_policy,
-        in_lock_step=shares_node and profile.steps_in_lock,
-    )
+    in_lock_step = shares_node and profile.steps_in_lock if settings.lock_step is None else settings.lock_step
+    return Driver(engines, clock, routing_policy=settings.routing_policy, in_lock_step=in_lock_step)
 
 
 def _with_jitter(step_cost: StepCost, sigma: float, seed: str) -> StepCost:

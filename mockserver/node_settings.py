@@ -41,6 +41,9 @@ class NodeSettings:
         None, "schedulers, each with its own KV pool; default: 1, or one a GPU where the KV is split"
     )
     routing_policy: str = setting("vllm", f"which rank a request goes to: {', '.join(ROUTING_POLICIES)}")
+    lock_step: bool | None = setting(
+        None, "ranks step together, as long as the slowest of them; default: where they share a node that does"
+    )
     step_jitter: float = setting(0.0, "sigma of a lognormal factor on each step's duration; 0: none")
     seed: int = setting(0, "seed of everything drawn")
 

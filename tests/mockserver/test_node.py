@@ -113,6 +113,14 @@ def test_ranks_of_one_node_wait_for_the_slowest_and_nodes_of_their_own_do_not() 
     assert ends_of(NodeSettings(kv_layout="split")) == pytest.approx({"long": 800 / 7.5e3, "short": 800 / 7.5e3})
 
 
+def test_lock_step_can_be_asked_for_and_declined() -> None:
+    free = NodeSettings(kv_layout="split", lock_step=False)
+    locked = NodeSettings(data_parallel_size=2, lock_step=True)
+
+    assert ends_of(free) == pytest.approx({"long": 800 / 7.5e3, "short": 80 / 7.5e3})
+    assert ends_of(locked) == pytest.approx({"long": 800 / 60e3, "short": 800 / 60e3})
+
+
 def test_a_node_counts_all_its_ranks() -> None:
     async def scenario(driver: Driver, clock: VirtualClock) -> None:
         for generation in [driver.submit(make_request(str(number), number * 10_000)) for number in range(4)]:
