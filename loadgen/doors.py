@@ -72,7 +72,7 @@ async def over_http(
             return await view.sample(clock)
 
         async with _CLIENTS[client](target, clock, transport) as chosen:
-            yield Door(transport=chosen, look=look, lag=view.lag, max_model_len=view.max_model_len)
+            yield Door(transport=chosen, look=look, lag=view.lag, max_model_len=view.room)
 
 
 @asynccontextmanager

@@ -42,6 +42,7 @@ from traces.workload import Workload
 Summarize = Callable[..., dict[str, Any]]
 """``reports.summary.summarize``, handed in by the command line: the load generator only records."""
 
+_NUM_MEASURED_PROMPTS = 3
 _SAMPLE_PERIOD_S = 0.5
 _SAMPLE_PERIOD_REAL_S = 0.4
 """Over HTTP a look at the server costs a request: not more often than this in real time."""
@@ -129,7 +130,10 @@ class Performance:
             )
             if not server.is_mock:
                 target, abilities = await capabilities.find_out(target, clock)
-                self.notes["server"] = abilities.in_words()
+                await server.measure_tokenizer(first_prompts(self.workload.trajectories[:_NUM_MEASURED_PROMPTS]))
+                self.notes["server"] = (
+                    f"{abilities.in_words()}; {server.tokens_per_token:.3g} of its tokens for each of ours"
+                )
             if settings.reset_prefix_cache and self.shard.is_first:
                 await server.reset_prefix_cache()
             warm_up = first_prompts(self.shard.of(self.workload.trajectories)) if server.is_mock else ()

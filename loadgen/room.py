@@ -54,6 +54,11 @@ def tools_tokens(tools: Sequence[str]) -> int:
     return _measure(tools, (), _count)
 
 
+def num_tokens(conversation: Conversation) -> int:
+    """Tokens of ``conversation``, as we count them."""
+    return _measure(conversation.tools, conversation.messages, _count)
+
+
 def _at_most(conversation: Conversation) -> int:
     """No fewer tokens than ``conversation`` has; only messages that are new are looked at."""
     if conversation.num_measured == 0:

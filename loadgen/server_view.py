@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import aiohttp
 import orjson
 
+from loadgen.context import Conversation
 from loadgen.metrics import MetricsPage
+from loadgen.room import num_tokens
 from loadgen.transports.http import Target, one_line, refusal
 from mockserver.clock import Clock, WallClock
 from traces.record import Lag, ServerSample
@@ -16,6 +19,8 @@ from traces.record import Lag, ServerSample
 _NUM_CLOCK_PROBES = 9
 _QUESTION_TIMEOUT_S = 30.0
 _READY_POLL_S = 0.5
+_MARGIN = 1.1
+"""Texts differ: some have more of the server's tokens than the average one."""
 _NO_ANSWER = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 
@@ -33,6 +38,8 @@ class ServerView:
     """Simulated seconds per real second, where the server says so."""
     model_names: tuple[str, ...] = ()
     max_model_len: int | None = None
+    tokens_per_token: float = 1.0
+    """The server's tokens for each of ours, in the workload's own texts."""
     has_metrics: bool = True
     first_page: MetricsPage | None = None
     last_page: MetricsPage | None = None
@@ -88,6 +95,39 @@ class ServerView:
             raise TargetError(f"{url}: {one_line(error)}") from None
         except (orjson.JSONDecodeError, AttributeError):
             return  # answered 200 in words of its own
+
+    async def measure_tokenizer(self, conversations: Iterable[Conversation]) -> None:
+        """How many tokens the server makes of a text, against ours: by its /tokenize, where it has one."""
+        ours = theirs = 0
+        for conversation in conversations:
+            count = await self._count_tokens(conversation)
+            if count is None:
+                return
+            theirs += count
+            ours += num_tokens(conversation)
+        if ours:
+            self.tokens_per_token = theirs / ours
+
+    async def _count_tokens(self, conversation: Conversation) -> int | None:
+        body = b'{"messages":' + bytes(conversation.messages_json()) + b"]"
+        if tools := conversation.tools_json():
+            body += b',"tools":' + tools
+        headers = {"content-type": "application/json", **self.target.headers}
+        try:
+            async with self.session.post(
+                f"{self.target.root_url}/tokenize", data=body + b"}", headers=headers
+            ) as response:
+                count = orjson.loads(await response.read()).get("count") if response.status == 200 else None
+                return count if isinstance(count, int) else None
+        except (*_NO_ANSWER, orjson.JSONDecodeError, AttributeError):
+            return None
+
+    @property
+    def room(self) -> int | None:
+        """The model's context in tokens as we count them."""
+        if self.max_model_len is None or self.is_mock:
+            return self.max_model_len
+        return int(self.max_model_len / max(self.tokens_per_token * _MARGIN, 1.0))
 
     async def metrics(self) -> MetricsPage | None:
         """The server's /metrics now; None where it has none."""
