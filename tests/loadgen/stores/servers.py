@@ -74,6 +74,8 @@ def redis_server(*, keeps_data: bool = True) -> Iterator[Server]:
     with _folder() as folder:
         append_only = "yes" if keeps_data else "no"
         options = ("--bind", "127.0.0.1", "--dir", str(folder), "--save", "", "--appendonly", append_only)
+        # By default Redis writes up to two seconds after it has answered, where an fsync is under way: a kill loses that.
+        options += ("--appendfsync", "always")
         yield from _running(
             Server(
                 url=f"redis://127.0.0.1:{port}/0",
