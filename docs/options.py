@@ -34,7 +34,7 @@ def _shown(default: Any) -> str:
         return ""
     if isinstance(default, bool):
         return "on" if default else "off"
-    return " ".join(default) if isinstance(default, tuple) else str(default)
+    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
 def main() -> None:
