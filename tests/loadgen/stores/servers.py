@@ -73,9 +73,9 @@ def redis_server(*, keeps_data: bool = True) -> Iterator[Server]:
     port = free_port()
     with _folder() as folder:
         append_only = "yes" if keeps_data else "no"
-        options = ("--bind", "127.0.0.1", "--dir", str(folder), "--save", "", "--appendonly", append_only)
-        # By default Redis writes up to two seconds after it has answered, where an fsync is under way: a kill loses that.
-        options += ("--appendfsync", "always")
+        # Redis by default may write seconds after it has answered, while an fsync is under way: a kill loses that.
+        durable = ("--appendonly", append_only, "--appendfsync", "always")
+        options = ("--bind", "127.0.0.1", "--dir", str(folder), "--save", "", *durable)
         yield from _running(
             Server(
                 url=f"redis://127.0.0.1:{port}/0",
