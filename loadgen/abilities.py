@@ -11,6 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from loadgen.call import Completion
 from traces.trajectory import ToolCall, Turn
 
 MOST_TRIES = 4
@@ -26,7 +27,10 @@ class Abilities:
     """Share of tool calls that are right at the first try."""
     max_tools: int | None
     """Tools beyond which that suffers."""
+    guided_decoding_overhead: float = 0.0
+    """Share by which a tool call that is held to its schema takes longer to say."""
     seed: int = 0
+    guided_s: float = 0.0
     num_wrong: int = 0
     """Turns that had to be repeated."""
     most_tools: int = 0
@@ -57,12 +61,27 @@ class Abilities:
         self.num_wrong += len(tries)
         return tries
 
+    def guided_delay_s(self, completion: Completion) -> float:
+        """How much longer the tool calls in ``completion`` took for being held to their schemas.
+
+        The agent waits for it; the server's other requests do not, as the masks are made beside its steps.
+        """
+        if completion.first_token_at is None or completion.last_token_at is None:
+            return 0.0
+        delay_s = (completion.last_token_at - completion.first_token_at) * self.guided_decoding_overhead
+        self.guided_s += delay_s
+        return delay_s
+
     def notes(self) -> dict[str, str]:
         """What is to be known of a run: how often calls were wrong, and whether agents had too many tools."""
         notes = {
             "abilities": f"{self.num_wrong:,} turns repeated: a share of {self.tool_call_accuracy:g} of tool calls is"
             " right at the first try"
         }
+        if self.guided_decoding_overhead:
+            notes["guided_decoding"] = (
+                f"tool calls take {self.guided_decoding_overhead:.0%} longer to decode: {self.guided_s:,.1f} s in all"
+            )
         if self.max_tools is not None and self.most_tools > self.max_tools:
             notes["max_tools"] = (
                 f"WARNING: agents had up to {self.most_tools} tools, the model does well with {self.max_tools};"

@@ -235,9 +235,11 @@ class Agent:
             completion = await session.transport.complete(call)
         finally:
             recorder.num_in_flight -= 1
-        done = DoneCall(
-            record=record_of(call, completion, index=self.index, due_at=self.due_at), ended_at=completion.ended_at
-        )
+        ended_at = completion.ended_at
+        if harness.abilities is not None and harness.abilities.guided_decoding_overhead and reply.get("tool_calls"):
+            ended_at += harness.abilities.guided_delay_s(completion)
+            await session.clock.sleep_until(ended_at)
+        done = DoneCall(record=record_of(call, completion, index=self.index, due_at=self.due_at), ended_at=ended_at)
         if harness.state is not None and completion.error is None:
             await harness.state.save_call(done, self._checkpoint(reply))
         return done

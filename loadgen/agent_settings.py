@@ -47,6 +47,9 @@ class AgentSettings(NodeSettings):
     model_abilities: bool = _setting(
         True, "repeat tool calls that the profile's model gets wrong (where the machine is ours)"
     )
+    guided_decoding: bool = _setting(
+        False, "hold tool calls to their schemas, which takes the profile's overhead (where the machine is ours)"
+    )
     # -- what lies beneath the calls -------------------------------------------------------------------------------
     tool_latency: Literal["exponential", "recorded", "domains"] = _setting(
         "exponential",
@@ -125,7 +128,7 @@ class AgentSettings(NodeSettings):
                 name=self.context_policy, max_tokens=self.context_tokens, summary_tokens=self.summary_tokens
             ),
             shares_tools=self.tool_schemas == "shared",
-            abilities=self._abilities() if is_our_model and self.model_abilities else None,
+            abilities=self._abilities() if is_our_model else None,
             tools=self._tool_layer(),
             sandboxes=SandboxPool(
                 seed=self.seed,
@@ -139,9 +142,13 @@ class AgentSettings(NodeSettings):
 
     def _abilities(self) -> Abilities | None:
         profile, _ = self.resolve()
-        if profile.tool_call_accuracy >= 1.0 and profile.max_tools is None:
+        accuracy, max_tools = (profile.tool_call_accuracy, profile.max_tools) if self.model_abilities else (1.0, None)
+        overhead = profile.guided_decoding_overhead if self.guided_decoding else 0.0
+        if accuracy >= 1.0 and max_tools is None and not overhead:
             return None
-        return Abilities(tool_call_accuracy=profile.tool_call_accuracy, max_tools=profile.max_tools, seed=self.seed)
+        return Abilities(
+            tool_call_accuracy=accuracy, max_tools=max_tools, guided_decoding_overhead=overhead, seed=self.seed
+        )
 
     def _tool_layer(self) -> ToolLayer | None:
         asked_for = (

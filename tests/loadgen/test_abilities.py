@@ -91,3 +91,28 @@ def test_the_same_seed_gives_the_same_digest() -> None:
     }
 
     assert len(digests) == 1
+
+
+def test_guided_decoding_makes_tool_calls_later_by_a_share_of_their_decoding() -> None:
+    call = make_call("c", "mail", latency_s=1.0)
+    abilities = Abilities(tool_call_accuracy=1.0, max_tools=None, guided_decoding_overhead=0.25)
+
+    recorder, _ = replay_virtually(
+        react, make_task("t", Turn(tool_calls=(call,)), Turn(content="done")), harness=Harness(abilities=abilities)
+    )
+
+    first, second = recorder.calls
+    assert (first.first_token_at, first.last_token_at) == (0.0, 1.0)
+    assert second.sent_at == 2.25
+    assert recorder.tasks[0].ended_at == 3.25, "what is not a tool call is not guided"
+    assert abilities.notes()["guided_decoding"] == "tool calls take 25% longer to decode: 0.2 s in all"
+
+
+def test_guided_decoding_is_off_until_asked_for() -> None:
+    plain = Settings(profile="llama-3.1-8b-1xh100", model_abilities=False)
+    guided = Settings(profile="llama-3.1-8b-1xh100", model_abilities=False, guided_decoding=True)
+
+    assert plain.harness(is_our_model=True).abilities is None
+    abilities = guided.harness(is_our_model=True).abilities
+    assert abilities is not None
+    assert (abilities.guided_decoding_overhead, abilities.accuracy(10_000)) == (0.08, 1.0)
