@@ -69,14 +69,15 @@ def run_stats(options: argparse.Namespace) -> int:
     stats = measure(workload.trajectories)
     console = _console()
     if options.json:
-        content = {"workload": workload.name, "digest": workload.digest, **asdict(stats)}
+        about = {"workload": workload.name, "digest": workload.digest, "num_skipped": workload.num_skipped}
+        content = {**about, **asdict(stats)}
         console.print(Text(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode()))
         return 0
     if options.html is not None:
         options.html.write_text(stats_page(workload.name, stats), encoding="utf-8")
         console.print(Text(str(options.html)))
         return 0
-    for table in stats_tables(workload.name, stats):
+    for table in stats_tables(workload.name, stats, num_skipped=workload.num_skipped):
         Console(highlight=False).print(table)
     return 0
 

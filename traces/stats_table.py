@@ -16,9 +16,11 @@ _COLUMNS = ("p5", "p25", "p50", "p75", "p95", "max", "mean")
 _MAX_DOMAINS = 12
 
 
-def stats_tables(name: str, stats: Stats) -> Iterator[Table | Text]:
+def stats_tables(name: str, stats: Stats, *, num_skipped: int) -> Iterator[Table | Text]:
     """The whole page: totals, distributions, domains."""
     yield Text(f"{name}: {stats.num_tasks:,} tasks, {stats.num_calls:,} calls, {stats.num_tool_calls:,} tool calls")
+    if num_skipped:
+        yield Text(f"{num_skipped:,} records could not be used: traces import says why")
     yield _totals(stats)
     yield _distributions(stats)
     if stats.num_tool_calls_by_domain:

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from traces import synth
+from traces.importers import read_any
+from traces.importers.log import ImportLog
 from traces.jsonl import TraceError, trajectory_line
 from traces.trajectory import Trajectory
 
@@ -20,6 +23,8 @@ class Workload:
     trajectories: tuple[Trajectory, ...]
     digest: str
     """sha256 over the trajectories as their lines on disk; equal workloads have equal digests."""
+    num_skipped: int = 0
+    """Records of the file that could not be used: ``traces import`` says why."""
 
 
 def load_workload(name_or_path: str, *, seed: int = 0, num_tasks: int | None = None) -> Workload:
@@ -28,21 +33,25 @@ def load_workload(name_or_path: str, *, seed: int = 0, num_tasks: int | None = N
     ``num_tasks`` keeps the first so many tasks. ``seed`` matters to generated workloads only. Raises
     TraceError where there is no such thing or where a record of it is damaged.
     """
-    trajectories = tuple(iter_workload(name_or_path, seed=seed, num_tasks=num_tasks))
+    log = ImportLog()
+    trajectories = tuple(iter_workload(name_or_path, seed=seed, num_tasks=num_tasks, log=log))
     if not trajectories:
         raise TraceError(f"{name_or_path}: no trajectories in it")
     name = name_or_path if name_or_path in _embedded() else Path(name_or_path).name
-    return Workload(name=name, trajectories=trajectories, digest=digest_of(trajectories))
+    digest = digest_of(trajectories)
+    return Workload(name=name, trajectories=trajectories, digest=digest, num_skipped=log.num_skipped)
 
 
-def iter_workload(name_or_path: str, *, seed: int = 0, num_tasks: int | None = None) -> Iterator[Trajectory]:
-    """The same trajectories one at a time, for workloads of any size."""
+def iter_workload(
+    name_or_path: str, *, seed: int = 0, num_tasks: int | None = None, log: ImportLog | None = None
+) -> Iterator[Trajectory]:
+    """The same trajectories one at a time, for workloads of any size; what is left out goes to ``log``."""
     if num_tasks is not None and num_tasks < 1:
         raise TraceError(f"num_tasks must be at least 1, got {num_tasks}")
     generate = _embedded().get(name_or_path)
     if generate is not None:
         return generate(seed, num_tasks)
-    return itertools.islice(_read_file(name_or_path), num_tasks)
+    return itertools.islice(_read_file(name_or_path, ImportLog() if log is None else log), num_tasks)
 
 
 def digest_of(trajectories: Iterable[Trajectory]) -> str:
@@ -55,15 +64,11 @@ def digest_of(trajectories: Iterable[Trajectory]) -> str:
 
 
 def _embedded() -> dict[str, Callable[[int, int | None], Iterator[Trajectory]]]:
-    from traces import synth  # noqa: PLC0415  (loads the tokeniser's words; reading a file needs none of it)
-
     return {synth.NAME: lambda seed, num_tasks: synth.generate(seed=seed, num_tasks=num_tasks)}
 
 
-def _read_file(path: str) -> Iterator[Trajectory]:
-    from traces.importers import read_any  # noqa: PLC0415  (each format's importer is loaded when it is needed)
-
+def _read_file(path: str, log: ImportLog) -> Iterator[Trajectory]:
     if not Path(path).exists():
         known = ", ".join(_embedded())
         raise TraceError(f"{path}: no such file, and no embedded workload of that name (known: {known})")
-    return read_any(Path(path))
+    return read_any(Path(path), log)

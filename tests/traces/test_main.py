@@ -161,3 +161,11 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, capsys: pytest.Captur
     assert "nothing imported" in capsys.readouterr().err
     with pytest.raises(Exception, match="a file in no known format"):
         load_workload(str(tmp_path / "letter.txt"))
+
+
+def test_stats_say_how_many_records_could_not_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\nbroken\n")
+
+    assert main(["stats", str(tmp_path / "rows.jsonl")]) == 0
+
+    assert "1 records could not be used: traces import says why" in capsys.readouterr().out

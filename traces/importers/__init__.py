@@ -124,9 +124,8 @@ def _unused(name: str, num_by_name: dict[str, int]) -> str:
     return name if number == 1 else _unused(f"{name}~{number}", num_by_name)
 
 
-def read_any(path: Path) -> Iterator[Trajectory]:
+def read_any(path: Path, log: ImportLog) -> Iterator[Trajectory]:
     """The trajectories of a file in our own or any foreign format. Raises TraceError where there is none in it."""
-    log = ImportLog()
     trajectories = import_files([str(path)], log)
     first = next(trajectories, None)
     if first is None:

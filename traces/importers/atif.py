@@ -64,6 +64,8 @@ def _mentions(path: Path, session_id: str) -> bool:
 
 
 def _read_trajectory(record: Any, source: Source, log: ImportLog) -> Trajectory:
+    if get(record, "continued_trajectory_ref") is not None:
+        log.note("trajectories that go on in another file: that file is a task of its own")
     agent = _read_agent(record, source, log, depth=0)
     name = get_text(get_object(record, "agent"), "name")
     return Trajectory(
