@@ -105,8 +105,7 @@ async def _measure(loads: dict[str, list[list[Chain]]], base_url: str) -> dict[s
         async with session.get(f"{base_url}/v1/models") as response:
             model = (await response.json())["data"][0]["id"]
         prober = Prober(session, base_url, model, clock)
-        first = next(iter(loads.values()))[0][0][0][0]
-        await prober.send(first, 0)
+        await prober.learn()
         clock.start()
         found: dict[str, list[list[CallRecord]]] = {name: [] for name in loads}
         for repeat in range(2):
@@ -213,8 +212,8 @@ def _predict(
 def _timings(calls: Sequence[CallRecord]) -> list[Timing]:
     found: list[Timing] = []
     for call in calls:
-        assert call.first_token_at is not None, call.error
-        assert call.last_token_at is not None
+        if call.error is not None or call.first_token_at is None or call.last_token_at is None:
+            raise SystemExit(f"a call failed: {call.error}")
         gaps = (call.num_output_tokens or 1) - 1
         decode_s = call.last_token_at - call.first_token_at
         found.append(

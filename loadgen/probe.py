@@ -46,6 +46,9 @@ class Probe:
     num_output_tokens: int
 
 
+_LEARNING = Probe(group=0, prompt="learning", num_prompt_tokens=200, num_output_tokens=2)
+
+
 def read_probes(path: Path) -> list[Probe]:
     """The list, as ``reports probes`` prints it; ``ValueError`` names a line that is none."""
     found = []
@@ -75,22 +78,33 @@ class Prober:
         self._url = f"{base_url}/v1/chat/completions"
         self._model = model
         self._clock = clock
+        self._words_per_token = 1.0
+
+    async def learn(self) -> None:
+        """Send one prompt and see how many tokens the server's own tokeniser makes of its words."""
+        record = await self.send(_LEARNING, 0)
+        if record.error is not None:
+            raise ValueError(f"the first probe failed: {record.error}")
+        if record.num_prompt_tokens:
+            self._words_per_token = min(1.0, _LEARNING.num_prompt_tokens / record.num_prompt_tokens)
 
     async def send(self, probe: Probe, number: int) -> CallRecord:
         """Send one probe and read its stream to the end."""
+        num_words = max(1, round(probe.num_prompt_tokens * self._words_per_token))
         body = orjson.dumps(
             {
                 "model": self._model,
-                "messages": [{"role": "user", "content": str(filler(probe.prompt, probe.num_prompt_tokens))}],
+                "messages": [{"role": "user", "content": str(filler(probe.prompt, num_words))}],
                 "max_tokens": probe.num_output_tokens,
                 "min_tokens": probe.num_output_tokens,
                 "ignore_eos": True,
                 "temperature": 0,
                 "stream": True,
-                "stream_options": {"include_usage": True},
+                "stream_options": {"include_usage": True, "continuous_usage_stats": True},
             }
         )
         answer = StreamedAnswer()
+        token_at: list[float] = []
         status = None
         sent_at = self._clock.now()
         try:
@@ -101,7 +115,11 @@ class Prober:
                     answer.error = refusal(status, await response.read())
                 else:
                     while data := await response.content.readany():
-                        answer.feed(data, self._clock.now())
+                        at = self._clock.now()
+                        answer.feed(data, at)
+                        # Each chunk's usage says how many tokens there are so far: one may bring several, or none.
+                        num_tokens = (answer.usage or {}).get("completion_tokens", len(answer.chunk_at))
+                        token_at += [at] * (num_tokens - len(token_at))
                     answer.close()
         except (aiohttp.ClientError, OSError) as error:
             answer.error = f"{type(error).__name__}: {' '.join(str(error).split())}"
@@ -115,8 +133,8 @@ class Prober:
             index=0,
             due_at=sent_at,
             sent_at=sent_at,
-            first_token_at=answer.first_token_at,
-            last_token_at=answer.last_token_at,
+            first_token_at=token_at[0] if token_at else None,
+            last_token_at=token_at[-1] if token_at else None,
             num_prompt_tokens=usage.get("prompt_tokens"),
             num_cached_tokens=details.get("cached_tokens"),
             num_output_tokens=usage.get("completion_tokens"),
@@ -124,7 +142,7 @@ class Prober:
             finish_reason=answer.finish_reason,
             error=answer.error,
             status=status,
-            chunk_at=tuple(answer.chunk_at),
+            chunk_at=tuple(token_at),
         )
 
 
@@ -136,7 +154,7 @@ async def probe_server(probes: Sequence[Probe], *, base_url: str, model: str | N
     async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
         server = await _ask(session, base_url)
         prober = Prober(session, base_url, model or server.model, clock)
-        await asyncio.gather(*(prober.send(probes[0], 0) for _ in range(2)))  # connections, and whatever warms up
+        await prober.learn()
         header = _header(len(probes), base_url, server)
         clock.start()
         num_failed = 0

@@ -11,12 +11,15 @@ from mockserver.engine.cost import FittedCost, padded_batch_size
 from mockserver.engine.profiles import Profile
 from reports.fit import Coefficient, Fit, fit
 from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, merged
+from reports.overlaps import observe_overlaps
 from reports.spans import observe_spans
-from reports.steps import observe_steps, token_times
+from reports.steps import observe_steps, share_in_step, token_times
 from traces.record import CallRecord, RunHeader, ServerSample
 
 _MIN_DETAILED_SHARE = 0.8
 """With fewer calls whose tokens' times are known, a batch's sequences cannot be counted."""
+_MIN_SHARE_IN_STEP = 0.8
+"""With less of the decoding in step, what looks like a step is a part of one."""
 
 UNITS = {
     "floor_s": (1e3, "ms a step"),
@@ -79,6 +82,10 @@ def calibrate(runs: Sequence[Sequence[CallRecord]], limits: SchedulerLimits) -> 
     detailed = [[call for call in calls if token_times(call) is not None] for calls in usable]
     if num_detailed < num_calls:
         notes.append(f"{num_calls - num_detailed} of {num_calls} calls are left out: their tokens cannot be told apart")
+    if min(share_in_step(calls) for calls in detailed if calls) < _MIN_SHARE_IN_STEP:
+        notes.append("tokens arrive in disorder, so whole answers are fitted instead of single steps")
+        whole = [one for calls in detailed for one in observe_overlaps(calls, limits)]
+        return Calibration(fit=fit(whole), limits=limits, notes=tuple(notes))
     first = fit(_steps(detailed, limits, frontend_s=0.0))
     return Calibration(
         fit=fit(_steps(detailed, limits, frontend_s=first["frontend_s"].value)), limits=limits, notes=tuple(notes)

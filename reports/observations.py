@@ -50,9 +50,10 @@ def merged(observations: Sequence[Observation]) -> list[Observation]:
     A chunk that comes late makes its step look long and the next one short. Over a stretch of steps that cancels, and
     as costs add up, a sum of steps says as much as each of them. Stretches end where the server was idle.
     """
-    usual_s = statistics.median(one.duration_s for one in observations) if observations else 0.0
-    num_odd = sum(one.duration_s < 0.2 * usual_s for one in observations)
-    if num_odd <= _JITTER_SHARE * len(observations):
+    steps = [one.duration_s for one in observations if not one.num_requests]
+    usual_s = statistics.median(steps) if steps else 0.0
+    num_odd = sum(duration_s < 0.2 * usual_s for duration_s in steps)
+    if num_odd <= _JITTER_SHARE * len(steps):
         return list(observations)
     found: list[Observation] = []
     stretch: list[Observation] = []

@@ -18,7 +18,7 @@ def observe_spans(calls: Sequence[CallRecord], limits: SchedulerLimits) -> list[
     found: list[Observation] = []
     busy_until = float("-inf")
     for place, call in enumerate(calls):
-        _, last = _tokens_at(call)
+        _, last = tokens_at(call)
         next_at = calls[place + 1].sent_at if place + 1 < len(calls) else float("inf")
         if busy_until <= call.sent_at and last <= next_at:
             found += _alone(call, limits)
@@ -27,18 +27,10 @@ def observe_spans(calls: Sequence[CallRecord], limits: SchedulerLimits) -> list[
 
 
 def _alone(call: CallRecord, limits: SchedulerLimits) -> Iterator[Observation]:
-    first, last = _tokens_at(call)
-    prompt, cached, output = call.num_prompt_tokens or 0, call.num_cached_tokens or 0, call.num_output_tokens or 0
+    first, last = tokens_at(call)
+    prompt, output = call.num_prompt_tokens or 0, call.num_output_tokens or 0
     if first > call.sent_at:
-        yield Observation(
-            duration_s=first - call.sent_at,
-            num_steps=-(-(prompt - cached) // limits.max_num_batched_tokens),
-            num_prefill_tokens=prompt - cached,
-            prefill_attention=(prompt**2 - cached**2) / 2,
-            num_requests=1,
-            num_request_prompt_tokens=prompt,
-            at=first,
-        )
+        yield first_token(call, limits)
     if output > 1 and last > first:
         num_steps = output - 1
         yield Observation(
@@ -51,7 +43,23 @@ def _alone(call: CallRecord, limits: SchedulerLimits) -> Iterator[Observation]:
         )
 
 
-def _tokens_at(call: CallRecord) -> tuple[float, float]:
+def first_token(call: CallRecord, limits: SchedulerLimits) -> Observation:
+    """From sending to the first token, where the call met an idle server."""
+    first, _ = tokens_at(call)
+    prompt, cached = call.num_prompt_tokens or 0, call.num_cached_tokens or 0
+    return Observation(
+        duration_s=first - call.sent_at,
+        num_steps=-(-(prompt - cached) // limits.max_num_batched_tokens),
+        num_prefill_tokens=prompt - cached,
+        prefill_attention=(prompt**2 - cached**2) / 2,
+        num_requests=1,
+        num_request_prompt_tokens=prompt,
+        at=first,
+    )
+
+
+def tokens_at(call: CallRecord) -> tuple[float, float]:
+    """The call's first and last token."""
     assert call.first_token_at is not None
     assert call.last_token_at is not None
     return call.first_token_at, call.last_token_at

@@ -11,6 +11,7 @@ chunk of a long prompt) are hidden in the step after them, which then counts for
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import itertools
 from collections.abc import Iterator, Sequence
@@ -69,6 +70,23 @@ def token_times(call: CallRecord) -> tuple[float, ...] | None:
     for start, gap, num_parts in zip(call.chunk_at, gaps, parts, strict=False):
         times += [start + gap * part / num_parts for part in range(1, num_parts + 1)]
     return tuple(times)
+
+
+def share_in_step(calls: Sequence[CallRecord]) -> float:
+    """How much of the decoding is in step: the mean share of the calls then decoding whose token came with a step.
+
+    1 where tokens arrive as the server made them; far less where chunks come in disorder, and steps cannot be told.
+    """
+    steps = _steps_of(calls)
+    starts = sorted(record.first_token_at or 0.0 for record in calls)
+    ends = sorted(record.last_token_at or 0.0 for record in calls)
+    shares = []
+    for step in steps:
+        at = step.ended_at
+        num_decoding = bisect.bisect_left(starts, at - _SAME_INSTANT_S) - bisect.bisect_left(ends, at - _SAME_INSTANT_S)
+        if step.decoding and num_decoding > 1:
+            shares.append(min(1.0, len(step.decoding) / num_decoding))
+    return float(np.mean(shares)) if shares else 1.0
 
 
 def observe_steps(

@@ -85,6 +85,7 @@ async def test_a_group_goes_out_together_and_every_token_is_written_down(tmp_pat
     assert calls[1].sent_at >= (calls[0].last_token_at or 0)
     assert abs(calls[1].sent_at - calls[2].sent_at) < 0.01
     assert all(body["ignore_eos"] and body["min_tokens"] == body["max_tokens"] for body in server.asked)
+    assert len(server.asked) == 4  # one to learn how many tokens a word is
 
 
 @pytest.mark.parametrize("text", ["", "{}\n", "not json\n"])

@@ -14,7 +14,7 @@ from mockserver.profile_files import read_profile
 from reports.__main__ import main
 from reports.calibrate import Calibration, calibrate, calibrate_table
 from reports.observations import Observation, SchedulerLimits, merged
-from reports.steps import token_times
+from reports.steps import share_in_step, token_times
 from tests.reports.mock_records import Probe, probes, records_of
 from tests.reports.records import make_call, make_sample
 from tests.reports.run_files import write_run
@@ -196,3 +196,26 @@ def test_a_table_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match=r"steps\.csv"):
         calibrate_table(path)
+
+
+def test_tokens_in_disorder_are_fitted_by_whole_answers() -> None:
+    """Chunks that come tens of milliseconds late say nothing of single steps; how many steps an answer took they do.
+    """
+    draw = random.Random("disorder")
+    cost = FittedCost(floor_s=0.01, per_prefill_token_s=3e-5, per_decode_seq_s=5e-4, graph_ceiling=0)
+    records = []
+    for record in records_of(probes(4, spacing_s=8.0), cost):
+        times = sorted(at + draw.expovariate(1 / 0.02) for at in record.chunk_at)
+        records.append(replace(record, first_token_at=times[0], last_token_at=times[-1], chunk_at=tuple(times)))
+
+    found = calibrate([records], LIMITS)
+
+    assert found.notes == ("tokens arrive in disorder, so whole answers are fitted instead of single steps",)
+    assert found.fit["floor_s"].value == pytest.approx(0.01, rel=0.15)
+    assert found.fit["per_decode_seq_s"].value == pytest.approx(5e-4, rel=0.3)
+
+
+def test_steps_of_a_mock_are_all_in_step() -> None:
+    cost, _ = drawn_cost(0)
+
+    assert share_in_step(records_of(probes(0, spacing_s=8.0), cost)) == 1.0
