@@ -12,6 +12,11 @@ from mockserver.clock import Clock
 
 _PROBE_TOKENS = 3
 _NOT_UNDERSTOOD = (400, 422)
+_LENGTHS = {
+    True: "answers as long as asked for",
+    False: "min_tokens and ignore_eos are not understood: answers end when they end",
+    None: "answers end when they end",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +25,8 @@ class Capabilities:
 
     usage_in_streams: bool
     cached_tokens: bool
-    exact_lengths: bool
+    exact_lengths: bool | None
+    """None: they were not asked for."""
 
     def in_words(self) -> str:
         """For the run's header."""
@@ -30,9 +36,7 @@ class Capabilities:
                 "cached tokens in usage"
                 if self.cached_tokens
                 else "no cached tokens in usage (vLLM: --enable-prompt-tokens-details): hit rates are unknown",
-                "answers as long as asked for"
-                if self.exact_lengths
-                else "min_tokens and ignore_eos are not understood: answers end when they end",
+                _LENGTHS[self.exact_lengths],
             )
         )
 
@@ -40,7 +44,8 @@ class Capabilities:
 async def find_out(target: Target, clock: Clock) -> tuple[Target, Capabilities]:
     """``target`` as it can be used, and what it can do. Raises TargetError where not even a plain call is answered."""
     answer = await _ask(target, clock)
-    if target.exact and answer.status in _NOT_UNDERSTOOD:
+    wants_exact = target.exact
+    if wants_exact and answer.status in _NOT_UNDERSTOOD:
         target = replace(target, exact=False)
         answer = await _ask(target, clock)
     if answer.error is not None:
@@ -48,7 +53,7 @@ async def find_out(target: Target, clock: Clock) -> tuple[Target, Capabilities]:
     return target, Capabilities(
         usage_in_streams=answer.num_output_tokens is not None,
         cached_tokens=answer.num_cached_tokens is not None,
-        exact_lengths=target.exact and answer.num_output_tokens in (None, _PROBE_TOKENS),
+        exact_lengths=(target.exact and answer.num_output_tokens in (None, _PROBE_TOKENS)) if wants_exact else None,
     )
 
 

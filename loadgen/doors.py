@@ -58,7 +58,7 @@ async def over_http(
     wait_for_start: Callable[[WallClock], Awaitable[None]] = at_once,
 ) -> AsyncIterator[Door]:
     """The server at ``target``, shown the conversations of ``warm_up``. When the door is open, it is ``starts_at``."""
-    async with HttpTransport(target, clock) as transport:
+    async with HttpTransport(target, clock) as transport, _CLIENTS[client](target, clock, transport) as chosen:
         await transport.warm_up(warm_up)
         offset_s = await view.clock_offset_s(clock)
         shown_at, really_at = clock.now(), real_seconds()
@@ -71,8 +71,7 @@ async def over_http(
         async def look() -> ServerSample | None:
             return await view.sample(clock)
 
-        async with _CLIENTS[client](target, clock, transport) as chosen:
-            yield Door(transport=chosen, look=look, lag=view.lag, max_model_len=view.room)
+        yield Door(transport=chosen, look=look, lag=view.lag, max_model_len=view.room)
 
 
 @asynccontextmanager
