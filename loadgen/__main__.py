@@ -19,6 +19,7 @@ from loadgen.architectures import short_name
 from loadgen.config import OWN_MOCK, Settings
 from loadgen.live import LiveView
 from loadgen.perform import Outcome, RunError, perform
+from loadgen.recorder import LagLimit
 from loadgen.server_view import TargetError
 from loadgen.sources import READER
 from loadgen.workers import perform_with_workers
@@ -126,7 +127,8 @@ def _at_its_scale(
     else:
         time_scale = experiment.carried_time_scale(twin)
         settings = replace(settings, stream_interval=settings.stream_interval or experiment.STREAM_INTERVAL)
-        outcome = _perform(settings, workload, directory, run_id=run_id, time_scale=time_scale)
+        limit = experiment.lag_limit(twin)
+        outcome = _perform(settings, workload, directory, run_id=run_id, time_scale=time_scale, lag_limit=limit)
         if experiment.is_too_fast(outcome):
             print(f"{run_id}: this machine does not carry {time_scale:g}x now; again at half of it", flush=True)
             outcome = _perform(settings, workload, directory, run_id=run_id, time_scale=time_scale / 2)
@@ -147,7 +149,13 @@ def _twin(settings: Settings, workload: Workload) -> Outcome:
 
 
 def _perform(
-    settings: Settings, workload: Workload, directory: Path, *, run_id: str, time_scale: float = 1.0
+    settings: Settings,
+    workload: Workload,
+    directory: Path,
+    *,
+    run_id: str,
+    time_scale: float = 1.0,
+    lag_limit: LagLimit | None = None,
 ) -> Outcome:
     from reports import summary  # noqa: PLC0415  (numpy is not needed to refuse a flag)
 
@@ -168,6 +176,7 @@ def _perform(
         run_id=run_id,
         time_scale=time_scale,
         view=view,
+        lag_limit=lag_limit,
     )
 
 

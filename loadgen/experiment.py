@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from loadgen.architectures import short_name
 from loadgen.config import IN_PROCESS, Settings
 from loadgen.perform import Outcome
+from loadgen.recorder import LagLimit
 
 _CALLS_PER_REAL_S = 150.0
 """What a machine with two cores carries, server and client together, with room to spare."""
@@ -59,6 +61,17 @@ def carried_time_scale(twin: Outcome) -> float:
     by_load = summary["makespan_s"] * _CALLS_PER_REAL_S / summary["completed"]
     by_lag = _MAX_LAG_SHARE * summary["p50_e2el_ms"] / 1000 / _REAL_LAG_S
     return float(f"{max(1.0, min(by_load, by_lag)):.3g}")
+
+
+def lag_limit(twin: Outcome) -> LagLimit:
+    """Past this a run over HTTP cannot be valid: more than one call in a hundred later than its share of the E2E.
+
+    With half as much again for the E2E, which lateness itself makes longer.
+    """
+    summary = twin.summary
+    return LagLimit(
+        lag_s=1.5 * _MAX_LAG_SHARE * summary["p50_e2el_ms"] / 1000, num_calls=math.ceil(0.01 * summary["completed"])
+    )
 
 
 def is_too_fast(outcome: Outcome) -> bool:

@@ -24,8 +24,8 @@ from loadgen.harness import Harness
 from loadgen.live import LiveView
 from loadgen.own_load import OwnLoad
 from loadgen.own_mock import own_mock
-from loadgen.recorder import Recorder
-from loadgen.run import first_of, replay
+from loadgen.recorder import LagLimit, Recorder
+from loadgen.run import GaveUp, first_of, replay
 from loadgen.server_view import ServerView, TargetError, new_session
 from loadgen.shard import Shard
 from loadgen.state import StateKeeper, open_state
@@ -81,6 +81,7 @@ class Performance:
     recorder: Recorder | None = None
     complete: bool = False
     server_lag: Lag | None = None
+    lag_limit: LagLimit | None = None
     shard: Shard = field(default_factory=Shard)
     notes: dict[str, str] = field(default_factory=dict)
     own_load: OwnLoad = field(default_factory=OwnLoad)
@@ -180,7 +181,7 @@ class Performance:
         settings = self.settings
         header = self.header = self._first_header(clock, target, server)
         writer = RunWriter(self.directory, header)
-        recorder = self.recorder = Recorder(writer=writer, keep_chunks=settings.save_detailed)
+        recorder = self.recorder = Recorder(writer=writer, keep_chunks=settings.save_detailed, lag_limit=self.lag_limit)
         if self.view is not None:
             self.view.start(recorder, clock)
             recorder.on_record = self.view.tick
@@ -277,8 +278,12 @@ def perform(
     time_scale: float = 1.0,
     view: LiveView | None = None,
     shard: Shard | None = None,
+    lag_limit: LagLimit | None = None,
 ) -> Outcome:
-    """Do one run, or a shard of it, and finish its directory; Ctrl-C ends it early and keeps what was measured."""
+    """Do one run, or a shard of it, and finish its directory; Ctrl-C ends it early and keeps what was measured.
+
+    With a ``lag_limit`` it also ends early once the limit is passed.
+    """
     performance = Performance(
         settings=settings,
         workload=workload,
@@ -287,6 +292,7 @@ def perform(
         time_scale=time_scale,
         view=view,
         shard=shard or Shard(),
+        lag_limit=lag_limit,
     )
     started_at, cpu_started_at = real_seconds(), cpu_seconds()
     tokens.encoding()  # built here, it does not make the first call late
@@ -310,6 +316,8 @@ def perform(
         if performance.recorder is None:
             raise failure from group
         failure.__cause__ = group
+        if isinstance(failure, GaveUp):
+            failure = None  # the outcome says it
     finally:
         gc.unfreeze()
         if view is not None:

@@ -14,6 +14,14 @@ from traces.jsonl import RunWriter
 from traces.record import CallRecord, ServerSample, TaskRecord, ToolRecord
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagLimit:
+    """What would make a run not worth going on: more calls later than they may be."""
+
+    lag_s: float
+    num_calls: int
+
+
 @dataclass(eq=False, slots=True)
 class Recorder:
     """The records of one run."""
@@ -24,6 +32,9 @@ class Recorder:
     """Whether the arrival of every chunk is kept on disk too."""
     on_record: Callable[[], None] = lambda: None
     """Told after each call, task and sample."""
+    lag_limit: LagLimit | None = None
+    num_late: int = 0
+    """Calls whose lag was over the limit."""
     num_in_flight: int = 0
     """Calls sent whose answer has not ended."""
     num_results_removed: int = 0
@@ -38,9 +49,16 @@ class Recorder:
     def call(self, record: CallRecord) -> None:
         """A model call has ended."""
         self.calls.append(record)
+        if self.lag_limit is not None and record.lag_s is not None and record.lag_s > self.lag_limit.lag_s:
+            self.num_late += 1
         if self.writer is not None:
             self.writer.call(record if self.keep_chunks or not record.chunk_at else replace(record, chunk_at=()))
         self.on_record()
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether so many calls were late that the run cannot be valid any more."""
+        return self.lag_limit is not None and self.num_late > self.lag_limit.num_calls
 
     def tool(self, record: ToolRecord) -> None:
         """A tool has ended."""

@@ -27,6 +27,10 @@ _PERIOD_GROWTH = 4
 """A run of any length gets a few hundred samples: after each 200, they come four times as far apart."""
 
 
+class GaveUp(Exception):
+    """A run cannot become valid any more, and was told to stop then."""
+
+
 async def replay(
     tasks: Sequence[Trajectory],
     arrives_at: Sequence[float],
@@ -103,6 +107,8 @@ async def _sample(look: Look, recorder: Recorder, clock: Clock, period_s: float)
     due_at = clock.now()
     for gap_s in _gaps(period_s):
         await _sample_once(look, recorder)
+        if recorder.is_hopeless:
+            raise GaveUp(f"{recorder.num_late} of {len(recorder.calls)} calls were late")
         due_at += gap_s
         await clock.sleep_until(due_at)
 

@@ -44,6 +44,7 @@ class FakeTransport:
 
     clock: Clock
     latency_s: float = 1.0
+    lag_s: float | None = None
     fail: Callable[[Call], str | None] = lambda _: None
     prompts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     tools: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -75,6 +76,7 @@ class FakeTransport:
             num_output_tokens=2,
             expected_output_tokens=2,
             finish_reason="stop",
+            lag_s=self.lag_s,
         )
 
 
