@@ -89,7 +89,16 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> ChatCal
         ),
         num_prompt_logprobs=num_prompt_logprobs,
         placement=placement_of(headers, priority=body.priority, session_id=body.session_id),
-        late_error=sampling.late_error or check_grammar(constraint_of(body)),
+        late_error=sampling.late_error or _thinking_error(body, machine) or check_grammar(constraint_of(body)),
+    )
+
+
+def _thinking_error(body: ChatRequest, machine: Machine) -> ApiError | None:
+    if body.thinking_token_budget is None or machine.settings.reasoning_parser:
+        return None
+    return ApiError(
+        "thinking_token_budget is set but reasoning_config is not configured. Please set --reasoning-parser and/or "
+        "--reasoning-config to use thinking_token_budget."
     )
 
 

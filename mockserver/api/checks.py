@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from mockserver.api.errors import ApiError, BadParameter
 
 _MAX_SALT_CHARS = 128
@@ -17,7 +19,7 @@ def check_chat(data: dict[str, Any]) -> None:
     messages = data.get("messages", [])
     if not isinstance(messages, list | str | dict):
         raise ApiError(f"'{type(messages).__name__}' object is not iterable")
-    _check_generation_prompt(data)
+    check_generation_prompt(data)
     _check_tools(data)
     _check_structured_outputs(data, parameter=None)
     is_named = data.get("tool_choice", "none") not in ("none", "auto", "required")
@@ -39,6 +41,8 @@ def check_completion(data: dict[str, Any]) -> None:
             "limit, set the VLLM_MAX_COMPLETION_PROMPTS environment variable.",
             parameter="prompt",
         )
+    if data.get("prompt_embeds") is not None:
+        raise BadParameter("You must set `--enable-prompt-embeds` to input `prompt_embeds`.", parameter="prompt_embeds")
     if prompt is None or prompt == "":
         raise BadParameter("Either prompt or prompt_embeds must be provided and non-empty.", parameter="prompt")
     _check_stream_options(data)
@@ -52,7 +56,7 @@ def check_completion(data: dict[str, Any]) -> None:
     _check_cache_salt(data)
 
 
-def _check_generation_prompt(data: Mapping[str, Any]) -> None:
+def check_generation_prompt(data: Mapping[str, Any]) -> None:
     if data.get("continue_final_message") and data.get("add_generation_prompt"):
         raise BadParameter("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
 
@@ -115,7 +119,11 @@ def _num_constraints(structured_outputs: Any) -> int:
 
 
 def _check_structured_outputs(data: Mapping[str, Any], *, parameter: str | None) -> None:
-    if _num_constraints(data.get("structured_outputs")) > 1:
+    constraint = data.get("structured_outputs")
+    tag = constraint.get("structural_tag") if isinstance(constraint, dict) else None
+    if tag is not None and not _is_structural_tag(_parsed(tag)):
+        raise BadParameter("Invalid structured_outputs structural_tag specification.", parameter="structured_outputs")
+    if _num_constraints(constraint) > 1:
         raise BadParameter(
             "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice').",
             parameter=parameter,
@@ -158,15 +166,40 @@ def _check_stream_options(data: Mapping[str, Any]) -> None:
 
 def _check_response_format(data: Mapping[str, Any]) -> None:
     response_format = data.get("response_format")
-    if (
-        isinstance(response_format, dict)
-        and response_format.get("type") == "json_schema"
-        and response_format.get("json_schema") is None
-    ):
+    if not isinstance(response_format, dict):
+        return
+    if response_format.get("type") == "structural_tag" and not _is_structural_tag(response_format):
+        raise BadParameter("Invalid response_format structural_tag specification.", parameter="response_format")
+    if response_format.get("type") == "json_schema" and response_format.get("json_schema") is None:
         raise BadParameter(
             "When response_format type is 'json_schema', the 'json_schema' field must be provided.",
             parameter="response_format",
         )
+
+
+def _parsed(text: Any) -> Any:
+    try:
+        return orjson.loads(text)
+    except (orjson.JSONDecodeError, TypeError):
+        return None
+
+
+def _is_structural_tag(tag: Any) -> bool:
+    """Whether xgrammar would take it: a format, or tags that all begin with one of the triggers."""
+    if not isinstance(tag, dict):
+        return False
+    if "format" in tag:
+        return isinstance(tag["format"], dict) and isinstance(tag["format"].get("type"), str)
+    structures, triggers = tag.get("structures"), tag.get("triggers")
+    if not (structures and triggers and isinstance(structures, list) and isinstance(triggers, list)):
+        return False
+    return all(
+        isinstance(structure, dict)
+        and isinstance(structure.get("begin"), str)
+        and isinstance(structure.get("end"), str)
+        and any(isinstance(trigger, str) and structure["begin"].startswith(trigger) for trigger in triggers)
+        for structure in structures
+    )
 
 
 def _check_cache_salt(data: Mapping[str, Any]) -> None:

@@ -61,7 +61,7 @@ async def completions(request: web.BaseRequest, machine: Machine) -> web.StreamR
         async with machine.event_stream(request) as stream:
             await stream.send(b"data: %b\n\n" % late_error.body(), DONE)
         return stream
-    with running(machine, lambda: _started(call, machine, watch=True)) as choices:
+    with running(machine, lambda: started(call, machine, watch=True)) as choices:
         async with machine.event_stream(request) as stream:
             await _stream_answer(stream, call, choices, machine)
     return stream
@@ -78,7 +78,7 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> Complet
         raise ApiError("Streaming is not currently supported with beam search")
     machine.check_admission(body.n)
     if body.suffix:
-        raise ApiError("suffix is not currently supported")
+        raise ApiError("suffix is only supported for models with FIM completion rendering")
     prompts = completion_prompts(body, machine.encoder, max_model_len=machine.max_model_len)
     generates = not (body.echo and body.max_tokens == 0)
     samplings = []
@@ -106,7 +106,8 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> Complet
     )
 
 
-def _started(call: CompletionCall, machine: Machine, *, watch: bool) -> list[Choice]:
+def started(call: CompletionCall, machine: Machine, *, watch: bool) -> list[Choice]:
+    """Hand the call's replies to the engine; all of them or none."""
     guided = is_guided(call.body)
     choices: list[Choice] = []
     try:
@@ -133,9 +134,9 @@ def _started(call: CompletionCall, machine: Machine, *, watch: bool) -> list[Cho
 
 async def run_to_end(call: CompletionCall, machine: Machine) -> list[Choice]:
     """The call's choices when all of them have ended."""
-    with running(machine, lambda: _started(call, machine, watch=False)) as choices:
+    with running(machine, lambda: started(call, machine, watch=False)) as choices:
         await ended(choices, machine)
-        _count(call, choices, machine)
+        count(call, choices, machine)
     return choices
 
 
@@ -193,7 +194,7 @@ async def _stream_answer(stream: EventStream, call: CompletionCall, choices: lis
     await together([lambda choice=choice: send_choice(choice) for choice in choices])  # type: ignore[misc]
     if len(choices) > 1:
         await stream.send_framed(frame(_ending(call, choices, machine)))
-    _count(call, choices, machine)
+    count(call, choices, machine)
 
 
 def _ending(call: CompletionCall, choices: list[Choice], machine: Machine) -> list[bytes]:
@@ -252,7 +253,7 @@ class _CompletionStream:
             dumped(choice.reply.stop_reason) if is_final else b"null",
             b'"prompt_token_ids":%b,"token_ids":%b'
             % (
-                orjson.dumps(unpack(prompt)) if body.return_token_ids and first == 0 else b"null",
+                orjson.dumps(unpack(prompt)) if (body.return_token_ids or body.echo) and first == 0 else b"null",
                 orjson.dumps(ids) if body.return_token_ids else b"null",
             ),
             running_completion_usage(num_tokens(prompt), last) if self._continuous_usage else b"",
@@ -295,7 +296,8 @@ def _usage(call: CompletionCall, choices: list[Choice], machine: Machine) -> Usa
     )
 
 
-def _count(call: CompletionCall, choices: list[Choice], machine: Machine) -> None:
+def count(call: CompletionCall, choices: list[Choice], machine: Machine) -> None:
+    """Enter a call's ended choices into the books."""
     for sampling, start in zip(call.samplings, range(0, len(choices), call.num_choices), strict=True):
         count_finished(
             choices[start : start + call.num_choices],

@@ -5,6 +5,8 @@ The same request gets the same reply where a real model's would be the same: at 
 
 from __future__ import annotations
 
+import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -55,8 +57,9 @@ def constraint_of(request: ChatRequest | CompletionRequest) -> StructuredOutputs
     if response_format.type == "json_object":
         return StructuredOutputs(json_object=True)
     if response_format.type == "json_schema" and response_format.json_schema is not None:
-        schema = response_format.json_schema.json_schema
-        return StructuredOutputs.model_validate({"json": schema if schema is not None else {}})
+        constraint = StructuredOutputs.model_validate({"json": response_format.json_schema.json_schema})
+        _check_constraint(constraint)
+        return constraint
     return constraint
 
 
@@ -71,17 +74,46 @@ def check_grammar(constraint: StructuredOutputs | None) -> ApiError | None:
     """What the grammar compiler finds wrong; a stream has begun by then."""
     if constraint is None:
         return None
+    complaint = None
     if constraint.choice is not None and not constraint.choice:
-        return ApiError(f"Choice '{constraint.choice}' cannot be an empty list")
-    if constraint.grammar == "":
-        return ApiError("structured_outputs.grammar cannot be an empty string")
-    if constraint.json_ == "":
-        return ApiError("structured_outputs.json cannot be an empty string")
-    if constraint.json_ is not None:
+        complaint = ApiError(f"Choice '{constraint.choice}' cannot be an empty list")
+    elif constraint.grammar == "":
+        complaint = ApiError("structured_outputs.grammar cannot be an empty string")
+    elif constraint.json_ == "":
+        complaint = ApiError("structured_outputs.json cannot be an empty string")
+    elif constraint.json_ is not None:
         try:
             check_schema(_schema_of(constraint))
         except ApiError as error:
-            return error
+            complaint = error
+    elif constraint.regex is not None:
+        complaint = _pattern_error(constraint.regex)
+    return complaint
+
+
+_PATTERN_ERRORS = {
+    "missing ), unterminated subpattern": "unclosed group",
+    "unbalanced parenthesis": "unopened group",
+    "unterminated character set": "unclosed character class",
+    "nothing to repeat": "repetition operator missing expression",
+    "multiple repeat": "repetition operator missing expression",
+    "min repeat greater than max repeat": "invalid repetition count range, the start must be <= the end",
+}
+"""What Python's complaints are called by the grammar compiler's parser."""
+
+
+def _pattern_error(pattern: str) -> ApiError | None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        pointer = " " * (error.pos or 0) + "^"
+        text = _PATTERN_ERRORS.get(error.msg.partition(" at position")[0], error.msg)
+        return ApiError(
+            f"Grammar error: at 1(8): invalid regex {json.dumps(pattern)} (in regex): regex parse error:\n"
+            f"    {pattern}\n    {pointer}\nerror: {text}\n   1 | start: /{pattern}/\n              ^"
+        )
+    except (OverflowError, RecursionError):
+        return ApiError("Grammar error: the pattern is too large")
     return None
 
 

@@ -66,8 +66,10 @@ class InvalidBody(ApiError):
 class Detail(ApiError):
     """No such path, or no such method on it: the framework's shape, not OpenAI's."""
 
-    def __init__(self, status: HTTPStatus, *, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(status.phrase, status=status.value, headers=headers)
+    def __init__(
+        self, status: HTTPStatus, *, text: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(text or status.phrase, status=status.value, headers=headers)
 
     def body(self) -> bytes:
         return orjson.dumps({"detail": str(self)})

@@ -11,19 +11,21 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
 
 import orjson
 from aiohttp import HttpVersion11, web
 from aiohttp.helpers import rfc822_formatted_time
 
-from mockserver.api.errors import ApiError, InvalidBody
+from mockserver.api.errors import ApiError, Detail, InvalidBody
 from mockserver.clock import WallClock
 
 T = TypeVar("T")
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
+_NO_TEXT = "TextEncodeInput must be Union[TextInputSequence, Tuple[InputSequence, InputSequence]]"
 
 
 def json_response(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -49,7 +51,7 @@ async def read_json(request: web.BaseRequest) -> Any:
     body = await request.read()
     if media_type != "application/json":
         raise InvalidBody(["Unsupported Media Type: Only 'application/json' is allowed"])
-    if not body:
+    if not body or body.strip() == b"null":
         raise InvalidBody([{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}])
     try:
         return orjson.loads(body)
@@ -60,7 +62,10 @@ async def read_json(request: web.BaseRequest) -> Any:
 def _leniently_parsed(body: bytes) -> Any:
     """What Python's parser takes and orjson does not (NaN, lone surrogates), or its words about the error."""
     try:
-        return json.loads(body)
+        data = json.loads(body)
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        raise ApiError(_NO_TEXT) from None
     except json.JSONDecodeError as error:
         raise InvalidBody(
             [
@@ -74,7 +79,8 @@ def _leniently_parsed(body: bytes) -> Any:
             ]
         ) from None
     except (UnicodeDecodeError, RecursionError, ValueError):
-        raise ApiError("There was an error parsing the body", type="Bad Request") from None
+        raise Detail(HTTPStatus.BAD_REQUEST, text="There was an error parsing the body") from None
+    return data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,13 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from mockserver.api.bodies import dumped
+from mockserver.api.checks import check_generation_prompt
 from mockserver.api.errors import ApiError, InvalidBody, unknown_model
 from mockserver.api.faults import show_faults
 from mockserver.api.http import json_response, read_json
 from mockserver.api.machine import VLLM_VERSION, Machine
 from mockserver.api.metrics import CONTENT_TYPE
-from mockserver.api.prompts import plain_messages, tool_texts
+from mockserver.api.prompts import INCOMPATIBLE_ENDS, check_template, plain_messages, tool_texts
 from mockserver.api.replies import whole_piece
 from mockserver.api.schema import DetokenizeRequest, TokenizeChatRequest, TokenizeCompletionRequest
 from mockserver.clock import unix_seconds
@@ -83,13 +84,17 @@ async def load(_request: web.BaseRequest, machine: Machine) -> web.StreamRespons
 
 async def tokenize(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """``/tokenize``: a text or a conversation."""
-    body = _tokenize_body(await read_json(request))
+    data = await read_json(request)
+    if isinstance(data, dict) and "prompt" not in data:
+        check_generation_prompt(data)
+    body = _tokenize_body(data)
     _check_model(body.model, machine)
     if isinstance(body, TokenizeCompletionRequest):
         ids = encode(body.prompt)
     else:
         if body.continue_final_message and body.add_generation_prompt:
-            raise ApiError("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+            raise ApiError(INCOMPATIBLE_ENDS)
+        check_template(body.chat_template, body.chat_template_kwargs)
         ids = machine.encoder.chat(
             plain_messages(body.messages, model=machine.model_names[0]),
             tool_texts(body.tools),

@@ -7,15 +7,16 @@ plain shapes, which nearly all are, are recognised by hand and never see the uni
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
-from pydantic import BaseModel, Field, WrapValidator
+from pydantic import BaseModel, Field, ValidationError, WrapValidator
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 from typing_extensions import TypedDict
 
-from mockserver.api.errors import ApiError
+from mockserver.api.errors import ApiError, invalid_body
 
 
 class PromptCacheBreakpoint(TypedDict):
@@ -302,9 +303,35 @@ def _validate(messages: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         for message in messages if isinstance(messages, list) else ():
             if isinstance(message, dict) and isinstance(message.get("tool_calls"), int | float):
                 raise ApiError(f"'{type(message['tool_calls']).__name__}' object is not iterable")
-        handler(messages)
+        for message in handler(messages):
+            if isinstance(message, dict):
+                _look_into(message)
         return messages
     return PlainMessages(messages)
+
+
+def _look_into(message: dict[str, Any]) -> None:
+    """Go through the lists that are checked only as they are gone through."""
+    calls, content = message.get("tool_calls"), message.get("content")
+    if calls is not None and not isinstance(calls, list):
+        try:
+            _exhaust(calls)
+        except ValidationError as error:
+            raise invalid_body(error) from None
+    if content is not None and not isinstance(content, str | list):
+        try:
+            _exhaust(content)
+        except ValidationError as error:
+            raise ApiError(_PYDANTIC_URL.sub(f"{_PYDANTIC_SITE}2.14/", str(error))) from None
+
+
+def _exhaust(items: Iterable[Any]) -> None:
+    for _ in items:
+        pass
+
+
+_PYDANTIC_SITE = "https://errors.pydantic.dev/"
+_PYDANTIC_URL = re.compile(re.escape(_PYDANTIC_SITE) + r"\d+\.\d+/")
 
 
 if TYPE_CHECKING:

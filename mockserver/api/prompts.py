@@ -18,6 +18,11 @@ _MEDIA_KINDS = frozenset(
     ("image_url", "input_image", "image_embeds", "audio_url", "input_audio", "audio_embeds", "video_url")
 )
 _MAX_CHARS_PER_TOKEN = 128  # the longest token of cl100k_base is 128 spaces
+INCOMPATIBLE_ENDS = (
+    "continue_final_message and add_generation_prompt are not compatible. Use continue_final_message when you want the "
+    "model to continue the final message, and add_generation_prompt when you want to add a header that will prompt it "
+    "to start a new assistant message instead."
+)
 
 
 def chat_prompt(request: ChatRequest, encoder: PromptEncoder, *, max_model_len: int, model: str) -> bytes:
@@ -27,10 +32,13 @@ def chat_prompt(request: ChatRequest, encoder: PromptEncoder, *, max_model_len: 
     else:
         check_requested_tokens(request.max_tokens, "max_tokens", max_model_len)
     if request.continue_final_message and request.add_generation_prompt:
-        raise ApiError(
-            "continue_final_message and add_generation_prompt are not compatible. Use continue_final_message when you "
-            "want the model to continue the final message, and add_generation_prompt when you want to add a header "
-            "that will prompt it to start a new assistant message instead."
+        raise ApiError(INCOMPATIBLE_ENDS)
+    check_template(request.chat_template, request.chat_template_kwargs)
+    if request.mm_processor_kwargs:
+        raise BadParameter(
+            "Per-request mm_processor_kwargs are disabled by default because they can change multimodal preprocessing "
+            "resource usage. Start the server with --trust-request-mm-kwargs only when clients are trusted.",
+            parameter="mm_processor_kwargs",
         )
     messages = plain_messages(request.messages, model=model)
     check_characters(sum(len(message.get("content") or "") for message in messages), max_model_len, request)
@@ -42,6 +50,15 @@ def chat_prompt(request: ChatRequest, encoder: PromptEncoder, *, max_model_len: 
     if request.continue_final_message:
         ids = ids[: ids.rindex(end_of_turn())]
     return fitted(ids, request, max_model_len, counted_to_the_end=False)
+
+
+def check_template(template: str | None, options: Mapping[str, Any] | None) -> None:
+    """Refuse templates that come with the request."""
+    if template is not None or (options and options.get("chat_template") is not None):
+        raise ApiError(
+            "Chat template is passed with request, but --trust-request-chat-template is not set. "
+            "Refused request with untrusted chat template."
+        )
 
 
 def completion_prompts(request: CompletionRequest, encoder: PromptEncoder, *, max_model_len: int) -> list[bytes]:
@@ -67,7 +84,7 @@ def _completion_prompt(
             raise ApiError(f"Token id {unknown} is out of vocabulary")
         ids = pack(list(prompt))
     if not ids:
-        raise ApiError("The decoder prompt cannot be empty")
+        raise empty_prompt()
     return fitted(ids, request, max_model_len, counted_to_the_end=not isinstance(prompt, str))
 
 
@@ -167,6 +184,8 @@ def fitted(ids: bytes, request: Any, max_model_len: int, *, counted_to_the_end: 
                 parameter="truncate_prompt_tokens",
                 value=kept,
             )
+        if kept == 0:
+            raise empty_prompt()
         kept = max_model_len - 1 if kept < 0 else kept
         if kept < num_tokens(ids):
             width = kept * TOKEN_BYTES
@@ -183,6 +202,11 @@ def fitted(ids: bytes, request: Any, max_model_len: int, *, counted_to_the_end: 
         parameter="input_tokens",
         value=count,
     )
+
+
+def empty_prompt() -> ApiError:
+    """The answer to a request that gives the model nothing to go on from."""
+    return ApiError("The decoder prompt cannot be empty")
 
 
 def prompt_text(ids: bytes) -> str:

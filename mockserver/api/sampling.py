@@ -76,7 +76,7 @@ def sampling_of(request: ChatRequest | CompletionRequest, max_tokens: int) -> Sa
     if any(not word for word in request.bad_words):
         raise BadParameter(f"bad_words cannot contain an empty string. Got bad_words={request.bad_words}")
     is_greedy = temperature < _GREEDY_BELOW
-    if is_greedy and num_choices > 1:
+    if is_greedy and num_choices > 1 and not request.use_beam_search:
         raise BadParameter(f"n must be 1 when using greedy sampling, got {num_choices}.")
     num_top_logprobs = _num_top_logprobs(request)
     return Sampling(

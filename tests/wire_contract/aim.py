@@ -69,7 +69,10 @@ async def _stop_at_our_words(exchange: Exchange, body: dict[str, Any], ask: Ask)
     free = {
         key: value for key, value in body.items() if key not in ("stop", "stop_token_ids", "stream", "stream_options")
     }
-    choice = json.loads((await ask({**free, "return_token_ids": True})).body or "{}")["choices"][0]
+    trial = await ask({**free, "return_token_ids": True})
+    if trial.status != 200:
+        return  # the comparison will tell
+    choice = json.loads(trial.body or "{}")["choices"][0]
     text = choice["text"] if "text" in choice else choice["message"]["content"]
     middle = len(text) // 2
     if body.get("stop"):
@@ -100,6 +103,9 @@ async def _cut_our_reply(body: dict[str, Any], ask: Ask) -> None:
     A random model pads JSON with whitespace for ever; how many tokens an answer takes is the model's doing.
     """
     free = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
-    usage = json.loads((await ask(free)).body or "{}")["usage"]
+    trial = await ask(free)
+    if trial.status != 200:
+        return
+    usage = json.loads(trial.body or "{}")["usage"]
     if usage["completion_tokens"] < body["max_tokens"]:
         body["max_tokens"] = max(1, usage["completion_tokens"] - 6)
