@@ -22,6 +22,7 @@ from reports.words import (
     percent,
     queue_share,
     seconds,
+    thrash_sentences,
     times,
 )
 
@@ -112,7 +113,7 @@ def _architecture_paragraph(fast: LabelledRun, slow: LabelledRun) -> str:
             f"{opening}, {name(fast)} finishes {tasks} in {seconds(fast)};"
             f" {name(slow)} takes {seconds(slow)}, {times(ratio)} as long."
         ]
-    return " ".join([*sentences, *_causes(fast, slow, ratio)])
+    return " ".join([*sentences, *_causes(fast, slow, ratio), *thrash_sentences(slow, fast)])
 
 
 def _causes(fast: LabelledRun, slow: LabelledRun, ratio: float) -> list[str]:

@@ -9,6 +9,8 @@ from reports.table import format_value
 
 SATURATED_SHARE = 0.9
 """A server that is busy this much of the time is what limits a run."""
+THRASHING = 0.02
+"""Histories count as evicted too early where that costs this much of the hit rate."""
 WAITING_SHARE = 0.5
 """Likewise where tasks spend this much of their critical path waiting for a place in the batch."""
 EXPLAINED_WITHIN = 1.5
@@ -96,3 +98,20 @@ def times(ratio: float) -> str:
 def percent(share: float | None) -> str:
     """A share, in words."""
     return "an unknown part" if share is None else f"{share:.1%}".replace("%", " %")
+
+
+def thrash_sentences(*runs: LabelledRun) -> list[str]:
+    """For each run whose agents' histories were evicted before they were needed again, how much that cost."""
+    sentences = []
+    for run in runs:
+        numbers = run.numbers
+        rates = numbers.hit_rate, numbers.reusable_hit_rate
+        if rates[0] is None or rates[1] is None or rates[1] - rates[0] < THRASHING or not numbers.num_evicted_blocks:
+            continue
+        lost = (rates[1] - rates[0]) * numbers.num_prompt_tokens
+        sentences.append(
+            f"The pool is too small for {name(run)}: {percent(rates[0])} of its prompt tokens are hits where its own"
+            f" histories alone would have allowed {percent(rates[1])}, because {format_value(lost)} tokens of them were"
+            " evicted before they were needed again."
+        )
+    return sentences

@@ -199,8 +199,7 @@ def test_a_table_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_tokens_in_disorder_are_fitted_by_whole_answers() -> None:
-    """Chunks that come tens of milliseconds late say nothing of single steps; how many steps an answer took they do.
-    """
+    """Chunks that come tens of milliseconds late say nothing of single steps; whole answers still do."""
     draw = random.Random("disorder")
     cost = FittedCost(floor_s=0.01, per_prefill_token_s=3e-5, per_decode_seq_s=5e-4, graph_ceiling=0)
     records = []

@@ -7,7 +7,7 @@ from typing import Any
 from reports.compare import compare
 from reports.finding import finding
 from reports.measure import RunColumns
-from tests.reports.records import make_call, make_run, make_task
+from tests.reports.records import make_call, make_run, make_sample, make_task
 
 
 def one_task_run(*, end: float, queue_s: float, num_prompt_tokens: int, **header: Any) -> RunColumns:
@@ -109,3 +109,18 @@ def test_runs_that_differ_in_more_than_architecture_and_cache_are_told_apart() -
     assert texts[0].startswith("In process, virtual time, kimi-k2-8xb200: With the prefix cache on, the orchestrator")
     assert texts[1].startswith("Over HTTP, wall time, kimi-k2-8xb200: With the prefix cache on, the orchestrator")
     assert texts[2] == "2 runs in real time end within 0.0 % of their twins in virtual time."
+
+
+def test_histories_that_were_evicted_too_early_are_named_with_what_they_cost() -> None:
+    """The second call could have had 96 of its 150 tokens from the cache and had none."""
+    calls = [make_call(), make_call(index=1, due_at=2.0, first_token_at=3.0, last_token_at=9.0, num_prompt_tokens=150)]
+    samples = [make_sample(0.0), make_sample(9.0, num_evicted_blocks=6)]
+    slow = make_run(calls=calls, tasks=[make_task(ended_at=9.0)], samples=samples)
+    fast = one_task_run(end=3.0, queue_s=0.0, num_prompt_tokens=100, architecture="orchestrator")
+
+    (text,) = finding(compare([slow, fast]))
+
+    assert (
+        "The pool is too small for ReAct: 0.0 % of its prompt tokens are hits where its own histories alone would have"
+        " allowed 38.4 %, because 96 tokens of them were evicted before they were needed again."
+    ) in text
