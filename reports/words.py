@@ -9,10 +9,10 @@ from reports.table import format_value
 
 SATURATED_SHARE = 0.9
 """A server that is busy this much of the time is what limits a run."""
-THRASHING = 0.02
-"""Histories count as evicted too early where that costs this much of the hit rate."""
 WAITING_SHARE = 0.5
 """Likewise where tasks spend this much of their critical path waiting for a place in the batch."""
+THRASHING = 0.02
+"""Histories count as evicted too early where that costs this much of the hit rate."""
 EXPLAINED_WITHIN = 1.5
 """Work explains time where the logarithms of their ratios agree within this factor."""
 ABOUT_AS_MANY = 1.25
