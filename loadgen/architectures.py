@@ -68,7 +68,7 @@ def expand(names: Iterable[str]) -> Iterator[str]:
 def assumptions(architecture: Architecture) -> str:
     """What ``architecture`` says of itself: its docstring on one line."""
     function = architecture.func if isinstance(architecture, functools.partial) else architecture
-    return " ".join((inspect.getdoc(function) or "").split())
+    return " ".join((inspect.getdoc(function) or "").replace("``", "").split())
 
 
 def short_name(name: str) -> str:
