@@ -85,7 +85,17 @@ def _parser() -> argparse.ArgumentParser:
 def _run(settings: Settings, workload: Workload) -> int:
     run_id = f"{workload.name}-{short_name(settings.architecture)}-{_stamp()}"
     twin = _twin(settings, workload) if settings.target == OWN_MOCK else None
-    return _tell([_at_its_scale(settings, workload, Path(settings.out or f"runs/{run_id}"), run_id, twin)])
+    directory = Path(settings.out or f"runs/{run_id}")
+    if settings.repeat == 1:
+        return _tell([_at_its_scale(settings, workload, directory, run_id, twin)])
+    outcomes: list[Outcome] = []
+    for number in range(settings.repeat):
+        name = f"repeat-{number + 1}"
+        again = replace(settings, seed=settings.seed + number)
+        outcomes.append(_at_its_scale(again, workload, directory / name, f"{run_id}-{name}", twin))
+        if outcomes[-1].interrupted:
+            break
+    return _tell(outcomes)
 
 
 def _experiment(settings: Settings, workload: Workload) -> int:

@@ -30,32 +30,29 @@ class LoadSettings(TargetSettings):
     ramp_up_start_rps: float | None = _setting(None, "rate of the first tasks of a ramp")
     ramp_up_end_rps: float | None = _setting(None, "rate of the last tasks of a ramp")
     recorded_arrivals: bool = _setting(False, "start tasks when the recording says they started")
+    duration: float | None = _setting(None, "seconds after which no further task starts; those at work are finished")
+    repeat: int = _setting(1, "how often the run is done, each time with other arrivals and tool latencies", only="run")
     workers: int = _setting(1, "processes on this machine that share the tasks, for loads that one does not carry")
     # -- what counts as good ---------------------------------------------------------------------------------------
     goodput: tuple[str, ...] = _setting((), "what a call must meet, in ms: ttft:500 tpot:50 e2el:10000")
 
     def __post_init__(self) -> None:
         TargetSettings.__post_init__(self)
-        for name in ("num_tasks", "max_concurrency", "max_calls_in_flight"):
+        for name in ("num_tasks", "max_concurrency", "max_calls_in_flight", "workers", "repeat"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
-        if self.workers < 1:
-            raise ValueError(f"workers must be at least 1, got {self.workers}")
+        for name in ("duration", "request_rate", "burstiness", "ramp_up_start_rps", "ramp_up_end_rps"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be more than 0, got {value}")
         if self.workers > 1 and self.is_in_process:
             raise ValueError("workers share a server, not an engine in one process: --target http or a URL")
         if self.workers > 1 and self.state is not None:
             raise ValueError("workers do not share a state: leave out --state or --workers")
-        if not self.request_rate > 0:
-            raise ValueError(f"request_rate must be more than 0, got {self.request_rate}")
-        if not self.burstiness > 0:
-            raise ValueError(f"burstiness must be more than 0, got {self.burstiness}")
         ramp = (self.ramp_up_strategy, self.ramp_up_start_rps, self.ramp_up_end_rps)
         if any(one is not None for one in ramp) and any(one is None for one in ramp):
             raise ValueError("a ramp needs all of ramp_up_strategy, ramp_up_start_rps and ramp_up_end_rps")
-        for rate in (self.ramp_up_start_rps, self.ramp_up_end_rps):
-            if rate is not None and not rate > 0:
-                raise ValueError(f"the rates of a ramp must be more than 0, got {rate}")
         ways = (self.request_rate != float("inf"), self.ramp_up_strategy is not None, self.recorded_arrivals)
         if sum(ways) > 1:
             raise ValueError("tasks arrive in one way: give one of request_rate, ramp_up_strategy, recorded_arrivals")

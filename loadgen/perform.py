@@ -203,6 +203,7 @@ class Performance:
                     max_model_len=door.max_model_len,
                     max_concurrency=shard.share(settings.max_concurrency),
                     is_open_loop=settings.is_open_loop,
+                    duration_s=settings.duration,
                     sample_period_s=self._sample_period_s(None if settings.is_virtual else clock.rate),
                 )
             self.complete = True
@@ -346,6 +347,8 @@ def _finish(
         elapsed_s=elapsed_s,
         cpu_s=cpu_s,
         complete=performance.complete,
+        # A duration leaves tasks out on purpose; nothing else does.
+        num_tasks=header.num_tasks if performance.settings.duration is None else recorder.num_tasks_started,
         # What reached the client counts, where it is known: the server's own figure is a part of it.
         server_lag=None if lags else performance.server_lag,
         digest=recorder.digest(),

@@ -37,6 +37,7 @@ class Recorder:
     """Calls whose lag was over the limit."""
     num_in_flight: int = 0
     """Calls sent whose answer has not ended."""
+    num_tasks_started: int = 0
     num_results_removed: int = 0
     """Tool results that gave way because a history had outgrown the model's context."""
     num_overhead_calls: int = 0

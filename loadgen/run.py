@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from loadgen import recut
@@ -45,13 +46,18 @@ async def replay(
     sample_period_s: float,
     max_model_len: int | None = None,
     is_open_loop: bool = False,
+    duration_s: float | None = None,
     harness: Harness | None = None,
 ) -> None:
-    """Do ``tasks``, the k-th not before ``arrives_at[k]`` (seconds from now), and record all that happens."""
+    """Do ``tasks``, the k-th not before ``arrives_at[k]`` (seconds from now), and record all that happens.
+
+    After ``duration_s`` no further task starts.
+    """
     harness = harness or Harness()
     num_slots = max_concurrency or max(len(tasks), 1)
     slots = asyncio.Semaphore(num_slots)
     started_at = clock.now()
+    starts_until = math.inf if duration_s is None else started_at + duration_s
 
     async def do(task: Trajectory, due_at: float) -> None:
         before = harness.state.started_at(task.task_id) if harness.state is not None else None
@@ -96,6 +102,9 @@ async def replay(
                 due_at = started_at + arrival
                 await clock.sleep_until(due_at)
                 await slots.acquire()
+                if clock.now() >= starts_until:
+                    break
+                recorder.num_tasks_started += 1
                 if number >= num_slots and not is_open_loop:
                     due_at = clock.now()  # in a closed loop a task is due when there is room for it
                 agents.create_task(do(task, due_at), name=task.task_id)

@@ -180,7 +180,7 @@ def _join(
     }
     header = replace(
         first,
-        num_tasks=len(workload.trajectories),
+        num_tasks=sum(run.header.num_tasks for run in present) if not lost else len(workload.trajectories),
         settings=first.settings | {"workers": len(runs)},
         notes=notes,
         elapsed_s=elapsed_s,

@@ -91,6 +91,7 @@ def replay_virtually(
     max_concurrency: int | None = None,
     tool_times: ToolTimes | None = None,
     is_open_loop: bool = False,
+    duration_s: float | None = None,
     fail: Callable[[Call], str | None] = lambda _: None,
     harness: Harness | None = None,
 ) -> tuple[Recorder, FakeTransport]:
@@ -112,6 +113,7 @@ def replay_virtually(
             max_concurrency=max_concurrency,
             sample_period_s=1.0,
             is_open_loop=is_open_loop,
+            duration_s=duration_s,
             harness=harness,
         )
 

@@ -102,7 +102,7 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
         (("run", "--profile", "toaster"), "toaster"),
         (("run", "--target", "http://127.0.0.1:9/v1"), "http://127.0.0.1:9/v1/models"),
         (("run", "--block-size", "0"), "block_size"),
-        ((), "run|experiment|kv|sandboxes"),
+        ((), "run|experiment|sweep|kv|sandboxes"),
         (("walk",), "walk"),
     ],
 )
@@ -116,3 +116,20 @@ def test_wrong_usage_is_one_line_and_exit_2(
     assert code == 2
     assert text in said.err
     assert said.err.count("\n") == 1
+
+
+def test_a_repeated_run_draws_other_tool_latencies_for_the_same_tasks(tmp_path: Path) -> None:
+    code = main(["run", *SMALL, "--repeat", "2", "--out", str(tmp_path)])
+
+    assert code == 0
+    first, second = header_of(tmp_path / "repeat-1"), header_of(tmp_path / "repeat-2")
+    assert first["workload_digest"] == second["workload_digest"]
+    assert first["digest"] != second["digest"]
+
+
+def test_a_duration_leaves_tasks_out_and_the_run_is_valid(tmp_path: Path) -> None:
+    code = main(["run", *SMALL, "--max-concurrency", "1", "--duration", "1", "--out", str(tmp_path)])
+
+    assert code == 0
+    assert header_of(tmp_path)["num_tasks"] == 1
+    assert len(read_run(tmp_path).tasks) == 1

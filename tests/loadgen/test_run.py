@@ -152,3 +152,10 @@ def test_a_run_that_cannot_become_valid_gives_up_at_the_next_look() -> None:
         run_virtual(main)
     assert caught.group_contains(GaveUp)
     assert 4 <= len(recorder.calls) <= 6
+
+
+def test_after_its_duration_no_further_task_starts_and_those_at_work_are_finished() -> None:
+    recorder, _ = replay_virtually(react, *tasks(10), max_concurrency=2, duration_s=3.0)
+
+    assert recorder.num_tasks_started == len(recorder.tasks) == 4
+    assert max(task.ended_at for task in recorder.tasks) == 4.0
