@@ -12,11 +12,21 @@ from loadgen.architectures import Architecture
 from loadgen.context_policy import ContextPolicy, ContextPolicyName
 from loadgen.harness import BatchWindow, Harness
 from loadgen.sandboxes import GB, SandboxPool
+from loadgen.shard import Shard
 from loadgen.stores import store as stores
 from loadgen.tool_layer import ToolLayer, WorkerPool
 from loadgen.tools import ToolTimes
 from mockserver.node_settings import NodeSettings
 from mockserver.settings import setting as _setting
+
+_AT_LEAST_ONE = (
+    "chain_stages",
+    "hierarchy_depth",
+    "hierarchy_width",
+    "tool_workers",
+    "gpu_tool_workers",
+    "max_sandboxes",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +86,10 @@ class AgentSettings(NodeSettings):
 
     def __post_init__(self) -> None:
         NodeSettings.__post_init__(self)
-        for name in ("chain_stages", "hierarchy_depth", "hierarchy_width"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in _AT_LEAST_ONE:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
         self.harness(is_our_model=False)  # each of its parts checks what it is told
         if self.state is not None:
             stores.scheme_of(self.state)
@@ -119,8 +130,12 @@ class AgentSettings(NodeSettings):
             by_domain=self.tool_latency == "domains",
         )
 
-    def harness(self, *, is_our_model: bool) -> Harness:
-        """What agents run in, for one run. ``is_our_model``: the machine is the profile's, and so are its abilities."""
+    def harness(self, *, is_our_model: bool, shard: Shard | None = None) -> Harness:
+        """What agents run in, for one run or a shard of it, which has its share of workers and sandboxes.
+
+        ``is_our_model``: the machine is the profile's, and so are its abilities.
+        """
+        shard = shard or Shard()
         return Harness(
             context_policy=None
             if self.context_policy == "none"
@@ -129,11 +144,13 @@ class AgentSettings(NodeSettings):
             ),
             shares_tools=self.tool_schemas == "shared",
             abilities=self._abilities() if is_our_model else None,
-            tools=self._tool_layer(),
+            tools=self._tool_layer(shard),
             sandboxes=SandboxPool(
                 seed=self.seed,
-                most_sandboxes=self.max_sandboxes,
-                most_memory_bytes=None if self.max_sandbox_memory is None else self.max_sandbox_memory * GB,
+                most_sandboxes=shard.share(self.max_sandboxes),
+                most_memory_bytes=None
+                if self.max_sandbox_memory is None
+                else self.max_sandbox_memory * GB / shard.num_shards,
             )
             if self.sandboxes or self.max_sandboxes is not None or self.max_sandbox_memory is not None
             else None,
@@ -150,7 +167,8 @@ class AgentSettings(NodeSettings):
             tool_call_accuracy=accuracy, max_tools=max_tools, guided_decoding_overhead=overhead, seed=self.seed
         )
 
-    def _tool_layer(self) -> ToolLayer | None:
+    def _tool_layer(self, shard: Shard) -> ToolLayer | None:
+        num_workers, num_gpu_workers = shard.share(self.tool_workers), shard.share(self.gpu_tool_workers)
         asked_for = (
             self.tool_overheads,
             self.tool_workers is not None,
@@ -161,8 +179,8 @@ class AgentSettings(NodeSettings):
         layer = ToolLayer(
             times=self.tool_times(),
             has_overheads=self.tool_overheads,
-            cpu_pool=None if self.tool_workers is None else WorkerPool(self.tool_workers),
-            gpu_pool=None if self.gpu_tool_workers is None else WorkerPool(self.gpu_tool_workers),
+            cpu_pool=None if num_workers is None else WorkerPool(num_workers),
+            gpu_pool=None if num_gpu_workers is None else WorkerPool(num_gpu_workers),
             gpu_domains=frozenset(self.gpu_tools),
             timeout_s=self.tool_timeout,
             failure_rate=self.tool_failure_rate,

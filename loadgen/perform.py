@@ -186,7 +186,7 @@ class Performance:
             self.view.start(recorder, clock)
             recorder.on_record = self.view.tick
         shard, tasks = self.shard, self.workload.trajectories
-        self.harness = settings.harness(is_our_model=settings.is_own_machine)
+        self.harness = settings.harness(is_our_model=settings.is_own_machine, shard=shard)
         self.harness.state = state
         try:
             async with self.own_load.watching() if isinstance(clock, WallClock) else contextlib.nullcontext():

@@ -5,6 +5,7 @@ import pytest
 from loadgen.agents.react import react
 from loadgen.config import Settings
 from loadgen.harness import Harness
+from loadgen.shard import Shard
 from loadgen.tool_layer import Execution, ToolLayer, WorkerPool, failure_text
 from loadgen.tools import DOMAIN_TIMES, ToolTimes
 from tests.loadgen.fakes import make_call, make_task, replay_virtually
@@ -144,17 +145,30 @@ def test_the_layer_is_there_when_a_setting_asks_for_it() -> None:
     assert (layer.timeout_s, layer.num_retries, set(layer.gpu_domains)) == (2.0, 2, {"vision"})
 
 
+def test_a_shard_has_its_share_of_workers_and_sandboxes() -> None:
+    settings = Settings(tool_workers=3, max_sandboxes=10, max_sandbox_memory=8.0)
+
+    shards = [settings.harness(is_our_model=True, shard=Shard(number=number, num_shards=2)) for number in (0, 1)]
+
+    pools = [shard.sandboxes for shard in shards if shard.sandboxes is not None]
+    assert [pool.most_sandboxes for pool in pools] == [5, 5]
+    assert [pool.most_memory_bytes for pool in pools] == [4e9, 4e9]
+    layers = [shard.tools for shard in shards if shard.tools is not None]
+    starts = [[layer.cpu_pool.start(0.0, 1.0) for _ in range(2)] for layer in layers if layer.cpu_pool is not None]
+    assert starts == [[0.0, 0.0], [0.0, 1.0]], "two workers and one"
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
         ({"tool_timeout": 0.0}, "timeout must be more than 0 s, got 0"),
         ({"tool_failure_rate": 1.0}, r"must be in \[0, 1\), got 1.0"),
         ({"tool_retries": -1}, "retries must be at least 0, got -1"),
-        ({"tool_workers": 0}, "at least 1 worker, got 0"),
-        ({"gpu_tool_workers": 0}, "at least 1 worker, got 0"),
+        ({"tool_workers": 0}, "tool_workers must be at least 1, got 0"),
+        ({"gpu_tool_workers": 0}, "gpu_tool_workers must be at least 1, got 0"),
         ({"tool_latency_mean": -1.0}, "at least 0 s, got -1.0"),
         ({"batch_window": 0.0}, "batch window must be more than 0 s"),
-        ({"max_sandboxes": 0}, "at least 1 sandbox"),
+        ({"max_sandboxes": 0}, "max_sandboxes must be at least 1, got 0"),
         ({"max_sandbox_memory": 0.1}, "0.512 GB, got 0.1"),
         ({"context_policy": "window", "context_tokens": 0}, "max_tokens of a context policy must be at least 1"),
     ],

@@ -180,6 +180,7 @@ def test_in_virtual_time_state_changes_no_record(tmp_path: Path, undisturbed: Ru
         (("--state", f"redis://127.0.0.1:{free_port()}/0", "--clock", "wall"), "redis://127.0.0.1"),
         (("--state", f"postgresql://a:b@127.0.0.1:{free_port()}/x", "--clock", "wall"), "postgresql://a:***@127.0.0.1"),
         (("--state", "sqlite:/no/such/folder/x.db"), "unable to open"),
+        (("--state", "memory:", "--workers", "2", "--target", "http"), "leave out --state or --workers"),
         (("--state-patience", "-1"), "state_patience must be at least 0"),
     ],
 )
