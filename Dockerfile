@@ -11,7 +11,7 @@ COPY pyproject.toml README.md LICENSE ./
 # generator and the reports use do not. pyproject.toml stays the one place that names versions.
 RUN python -c "import tomllib; \
     names = tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']; \
-    clients = ('numpy', 'openai', 'plotly', 'rich'); \
+    clients = ('numpy', 'openai', 'plotly'); \
     print('\n'.join(name for name in names if not name.startswith(clients)))" > requirements.txt \
  && /opt/replayrig/bin/pip install --no-cache-dir -r requirements.txt
 COPY mockserver mockserver
@@ -25,7 +25,7 @@ FROM python:3.12-slim
 RUN useradd --system --uid 10001 --no-create-home replayrig
 COPY --from=build /opt/replayrig /opt/replayrig
 # The server starts without what was left out, or the build fails here.
-RUN /opt/replayrig/bin/mockserver --help > /dev/null
+RUN /opt/replayrig/bin/mockserver --help > /dev/null && /opt/replayrig/bin/mockserver profiles > /dev/null
 ENV PATH=/opt/replayrig/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     MOCKSERVER_HOST=0.0.0.0 \
