@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from aiohttp import web
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from mockserver.api.bodies import Usage, dumped
 from mockserver.api.chat import ChatCall, prepared, run_to_end, started, usage_of, whole_choice
 from mockserver.api.choices import Choice, bursts, count_finished, running
-from mockserver.api.errors import ApiError
+from mockserver.api.errors import ApiError, unknown_model
 from mockserver.api.http import json_response, read_body
 from mockserver.api.machine import Machine
 from mockserver.api.prompts import plain_messages, tool_texts
@@ -65,12 +65,18 @@ class AnthropicToolChoice(RequestModel):
     disable_parallel_tool_use: bool | None = None
 
 
+def _positive(max_tokens: int) -> int:
+    if max_tokens <= 0:
+        raise ValueError("max_tokens must be positive")
+    return max_tokens
+
+
 class MessagesRequest(RequestModel):
     """``POST /v1/messages``."""
 
     model: str
     messages: list[AnthropicMessage]
-    max_tokens: int
+    max_tokens: Annotated[int, AfterValidator(_positive)]
     metadata: dict[str, Any] | None = None
     stop_sequences: Annotated[list[str], Field(max_length=4)] | None = None
     stream: bool | None = False
@@ -118,6 +124,8 @@ async def messages(request: web.BaseRequest, machine: Machine) -> web.StreamResp
 async def count_tokens(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """Count a prompt's tokens without generating."""
     body = await read_body(request, CountTokensRequest.parse)
+    if body.model not in machine.model_names:
+        return _error(unknown_model(body.model, machine.model_names))
     chat_messages = plain_messages(_chat_messages(body.system, body.messages), model=machine.model_names[0])
     ids = machine.encoder.chat(chat_messages, tool_texts(_chat_tools(body.tools)))
     count = num_tokens(ids)

@@ -13,9 +13,9 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from mockserver.api import anthropic, chat, completions, info, responses, scale_out, status
+from mockserver.api import anthropic, chat, completions, info, responses, scale_out, sleep, status
 from mockserver.api.errors import ApiError, Detail, Unauthorized
-from mockserver.api.http import HttpRequest, json_response
+from mockserver.api.http import HttpRequest, json_response, read_json
 from mockserver.api.listener import Listener
 from mockserver.api.machine import Machine
 from mockserver.api.settings import ServerSettings
@@ -41,22 +41,43 @@ _ROUTES: dict[str, dict[str, Handler]] = {
     "/tokenize": {"POST": info.tokenize},
     "/detokenize": {"POST": info.detokenize},
 }
+
+
+async def _invocations(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """``/invocations``: SageMaker's one door to all endpoints."""
+    data = await read_json(request)
+    is_chat = isinstance(data, dict) and "messages" in data
+    return await (chat.chat_completions if is_chat else completions.completions)(request, machine)
+
+
+_ROUTES["/invocations"] = {"POST": _invocations}
 _STORED_RESPONSES: dict[str, Handler] = {"GET": responses.stored_response}
 _SCALE_OUT_ROUTES: dict[str, dict[str, Handler]] = {
     "/v1/chat/completions/render": {"POST": scale_out.render_chat},
     "/v1/completions/render": {"POST": scale_out.render_completion},
+    "/v1/chat/completions/derender": {"POST": scale_out.derender},
+    "/v1/completions/derender": {"POST": scale_out.derender},
     "/inference/v1/generate": {"POST": scale_out.generate},
     "/inference/v1/abort_requests": {"POST": scale_out.abort_requests},
 }
 _DEV_ROUTES: dict[str, dict[str, Handler]] = {
     "/reset_prefix_cache": {"POST": info.reset_prefix_cache},
-    "/is_sleeping": {"GET": info.is_sleeping},
+    "/reset_mm_cache": {"POST": info.empty},
+    "/reset_encoder_cache": {"POST": info.empty},
+    "/sleep": {"POST": sleep.sleep},
+    "/wake_up": {"POST": sleep.wake_up},
+    "/is_sleeping": {"GET": sleep.is_sleeping},
+    "/pause": {"POST": sleep.pause},
+    "/resume": {"POST": sleep.resume},
+    "/is_paused": {"GET": sleep.is_paused},
     "/server_info": {"GET": info.server_info},
     "/abort_requests": {"POST": scale_out.abort_requests},
     "/replayrig/faults": {"GET": info.faults, "PUT": info.faults, "DELETE": info.faults},
 }
 _GUARDED_PREFIXES = ("/v1", "/v2", "/inference", "/cohere")
-_GENERATING_PATHS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"))
+_GENERATING_PATHS = frozenset(
+    ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages", "/invocations")
+)
 _UNCOUNTED_PATHS = frozenset(("/metrics", "/health", "/load", "/ping", "/version", "/server_info", "/replayrig/status"))
 _log = logging.getLogger("mockserver")
 
@@ -88,6 +109,8 @@ class App:
             if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
                 request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             handler = self._handler(request)
+            if request.path in _GENERATING_PATHS and not machine.door.is_set():
+                await machine.door.wait()
             fault = machine.faults.draw(request.headers) if request.path in _GENERATING_PATHS else None
             if fault is None:
                 response = await handler(request, machine)

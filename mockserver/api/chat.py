@@ -72,7 +72,7 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> ChatCal
     wanted = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
     max_tokens = max_output_tokens(wanted, num_tokens(prompt), machine.max_model_len)
     sampling = sampling_of(body, max_tokens)
-    request_id = "chatcmpl-" + (headers.get("X-Request-Id") or body.request_id or secrets.token_hex(8))
+    request_id = "chatcmpl-" + (headers.get("X-Request-Id", body.request_id or secrets.token_hex(8)))
     num_prompt_logprobs = body.prompt_logprobs
     if num_prompt_logprobs is None and body.echo:
         num_prompt_logprobs = body.top_logprobs

@@ -78,7 +78,7 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> Complet
         raise ApiError("Streaming is not currently supported with beam search")
     machine.check_admission(body.n)
     if body.suffix:
-        raise ApiError("suffix is only supported for models with FIM completion rendering")
+        raise ApiError("suffix is only supported for models with FIM completion rendering", param="suffix")
     prompts = completion_prompts(body, machine.encoder, max_model_len=machine.max_model_len)
     generates = not (body.echo and body.max_tokens == 0)
     samplings = []
@@ -88,7 +88,7 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> Complet
     num_prompt_logprobs = body.prompt_logprobs
     if num_prompt_logprobs is None and body.echo:
         num_prompt_logprobs = body.logprobs
-    request_id = "cmpl-" + (headers.get("X-Request-Id") or body.request_id or secrets.token_hex(8))
+    request_id = "cmpl-" + (headers.get("X-Request-Id", body.request_id or secrets.token_hex(8)))
     return CompletionCall(
         body=body,
         prompts=prompts,

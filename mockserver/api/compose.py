@@ -83,7 +83,10 @@ def check_grammar(constraint: StructuredOutputs | None) -> ApiError | None:
         complaint = ApiError("structured_outputs.json cannot be an empty string")
     elif constraint.json_ is not None:
         try:
-            check_schema(_schema_of(constraint))
+            schema = _schema_of(constraint)
+            if not isinstance(schema, Mapping):
+                raise ApiError("Invalid grammar specification: Expecting object schema to apply options")
+            check_schema(schema)
         except ApiError as error:
             complaint = error
     elif constraint.regex is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
 import secrets
 from typing import Any
 
@@ -20,6 +21,7 @@ from mockserver.api.metrics import CONTENT_TYPE
 from mockserver.api.prompts import INCOMPATIBLE_ENDS, check_template, plain_messages, tool_texts
 from mockserver.api.replies import whole_piece
 from mockserver.api.schema import DetokenizeRequest, TokenizeChatRequest, TokenizeCompletionRequest
+from mockserver.api.sleep import flag
 from mockserver.clock import unix_seconds
 from mockserver.prompt import end_of_turn
 from mockserver.tokens import decode, encode, pack, unpack
@@ -143,8 +145,10 @@ async def detokenize(request: web.BaseRequest, machine: Machine) -> web.StreamRe
     return json_response(dumped({"prompt": text}))
 
 
-async def reset_prefix_cache(_request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+async def reset_prefix_cache(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """``POST /reset_prefix_cache``: refused while a request holds blocks."""
+    flag(request, "reset_running_requests")
+    flag(request, "reset_external")
     return json_response(orjson.dumps({"success": machine.driver.reset_prefix_cache()}))
 
 
@@ -153,23 +157,20 @@ async def faults(request: web.BaseRequest, machine: Machine) -> web.StreamRespon
     return json_response(orjson.dumps(await show_faults(request, machine.faults)))
 
 
-async def is_sleeping(_request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:
-    """``/is_sleeping``: never."""
-    return json_response(b'{"is_sleeping":false}')
-
-
-async def server_info(_request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+async def server_info(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """``/server_info``: the resolved settings, keys left out."""
     settings = dataclasses.asdict(machine.settings)
     settings["api_key"] = ["***" for _ in settings["api_key"]]
-    info = {
-        "vllm_config": {
-            "engine": dataclasses.asdict(machine.config),
-            "profile": {"name": machine.profile.name, "model": machine.profile.model},
-        },
+    config: dict[str, Any] = {
+        "model_config": {"model": machine.profile.model, "max_model_len": machine.max_model_len},
+        "engine_config": dataclasses.asdict(machine.config),
         "settings": settings,
     }
-    return json_response(orjson.dumps(info))
+    if request.query.get("config_format") != "json":
+        shown = {"model": machine.profile.model, **config["engine_config"], **settings}
+        config = ", ".join(f"{key}={value!r}" for key, value in shown.items())  # type: ignore[assignment]
+    system = {"python_version": platform.python_version(), "os": platform.platform(terse=True)}
+    return json_response(orjson.dumps({"vllm_config": config, "vllm_env": {}, "system_env": system}))
 
 
 def _check_model(name: str | None, machine: Machine) -> None:

@@ -37,23 +37,49 @@ _FORMATS = {
 _WORDS = ("alpha", "bravo", "carbon", "delta", "ember", "fjord", "garnet", "harbor", "indigo", "juniper")
 
 
-def check_schema(schema: Any) -> None:
-    """Refuse a schema that names a type that JSON does not have, as vLLM's grammar compiler does."""
-    if isinstance(schema, Mapping):
-        kind = schema.get("type")
-        kinds = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else []
-        for name in kinds:
-            if isinstance(name, str) and name not in _TYPES:
-                raise ApiError(f"Grammar error: Invalid type: {name}")
-        for key, value in schema.items():
-            if key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(value, Mapping):
-                for one in value.values():
-                    check_schema(one)
-            elif key in ("items", "additionalProperties", "not", "if", "then", "else", "contains"):
-                check_schema(value)
-            elif key in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(value, list):
-                for one in value:
-                    check_schema(one)
+def check_schema(schema: Any, root: Any = None) -> None:
+    """Refuse what vLLM's grammar compiler refuses: types unknown to JSON, pointers to nothing, empty choices."""
+    if not isinstance(schema, Mapping):
+        return
+    root = schema if root is None else root
+    kind = schema.get("type")
+    kinds = [kind] if isinstance(kind, str) else kind if isinstance(kind, list) else []
+    for name in kinds:
+        if isinstance(name, str) and name not in _TYPES:
+            raise ApiError(f"Grammar error: Invalid type: {name}")
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#") and _target(root, reference) is _NOTHING:
+        raise ApiError(f"Grammar error: Pointer '{reference.removeprefix('#')}' does not exist")
+    if schema.get("enum") == [] or schema.get("anyOf") == []:
+        raise ApiError("Grammar error: Unsatisfiable schema: anyOf is empty")
+    for key, value in schema.items():
+        if key in ("properties", "patternProperties", "$defs", "definitions") and isinstance(value, Mapping):
+            for one in value.values():
+                check_schema(one, root)
+        elif key in ("items", "additionalProperties", "not", "if", "then", "else", "contains"):
+            check_schema(value, root)
+        elif key in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(value, list):
+            for one in value:
+                check_schema(one, root)
+
+
+_NOTHING = object()
+
+
+def _target(root: Any, reference: str) -> Any:
+    """What a pointer within the schema points at."""
+    node = root
+    for part in reference.removeprefix("#").strip("/").split("/"):
+        if not part:
+            continue
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, Mapping) and key in node:
+            node = node[key]
+        elif isinstance(node, list) and key.isdigit() and int(key) < len(node):
+            node = node[int(key)]
+        else:
+            return _NOTHING
+    return node
 
 
 def instance(schema: Any, rng: Random) -> Any:
@@ -103,7 +129,8 @@ class _Maker:
     def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         for _ in range(32):
             if isinstance(schema.get("$ref"), str):
-                target = self._target(schema["$ref"])
+                target = _target(self._root, schema["$ref"])
+                target = {} if target is _NOTHING else target
                 rest = {key: value for key, value in schema.items() if key != "$ref"}
                 schema = _merged(rest, target)
             elif isinstance(schema.get("allOf"), list):
@@ -114,20 +141,6 @@ class _Maker:
             else:
                 break
         return schema
-
-    def _target(self, reference: str) -> Any:
-        node = self._root
-        for part in reference.removeprefix("#").strip("/").split("/"):
-            if not part:
-                continue
-            key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(node, Mapping) and key in node:
-                node = node[key]
-            elif isinstance(node, list) and key.isdigit() and int(key) < len(node):
-                node = node[int(key)]
-            else:
-                return {}
-        return node
 
     def _kind(self, schema: Mapping[str, Any], depth: int) -> str:
         kind = schema.get("type")

@@ -48,7 +48,7 @@ class Connection(RequestHandler):
         """Answer what is not HTTP, and hang up."""
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun")
-        response = web.Response(status=400, text="Invalid HTTP request received.")
+        response = web.Response(status=400, text="Invalid HTTP request received.", headers={"Server": "uvicorn"})
         response.force_close()
         return response
 

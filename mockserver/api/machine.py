@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
 import json
@@ -115,6 +116,11 @@ class Machine:
         self.driver.on_step = self.metrics.count_step
         self.faults = Faults(map(parsed_fault, settings.fault), seed=settings.seed, clock=clock)
         self.recent = RecentRequests()
+        self.door = asyncio.Event()
+        """Open unless the engine sleeps or is paused: requests wait here."""
+        self.door.set()
+        self.is_asleep = False
+        self.is_paused = False
         self.num_in_flight = 0
         """Answers that have begun and not ended."""
         self.live_request_ids: set[str] = set()

@@ -41,6 +41,8 @@ class ResponsesRequest(RequestModel):
     tool_choice: str | dict[str, Any] = "auto"
     tools: list[dict[str, Any]] = Field(default_factory=list)
     top_p: float | None = None
+    top_logprobs: int | None = None
+    include: list[str] | None = None
     truncation: Literal["auto", "disabled"] | None = "disabled"
     user: str | None = None
     presence_penalty: Annotated[float, Field(ge=-2.0, le=2.0)] | None = None
@@ -115,6 +117,14 @@ def _check(data: dict[str, Any]) -> None:
         raise BadParameter("prompt template is not supported", parameter="prompt")
     if data.get("background") and not data.get("store", True):
         raise BadParameter("background can only be used when `store` is true", parameter="background")
+    if data.get("background"):
+        raise ApiError(
+            "This vLLM engine does not support `store=True` and therefore does not support the background mode. To "
+            "enable these features, set the environment variable `VLLM_ENABLE_RESPONSES_API_STORE=1` when launching "
+            "the vLLM server.",
+            type="invalid_request_error",
+            param="background",
+        )
 
 
 def _as_chat(body: ResponsesRequest) -> dict[str, Any]:
@@ -135,6 +145,8 @@ def _as_chat(body: ResponsesRequest) -> dict[str, Any]:
         "session_id": body.session_id,
         "replayrig": body.replayrig,
     }
+    if "message.output_text.logprobs" in (body.include or ()):
+        data |= {"logprobs": True, "top_logprobs": body.top_logprobs}
     if body.max_output_tokens is not None:
         data["max_tokens"] = body.max_output_tokens
     tools = [_chat_tool(tool) for tool in body.tools if tool.get("type") == "function"]
@@ -152,6 +164,22 @@ def _as_chat(body: ResponsesRequest) -> dict[str, Any]:
 def _chat_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     names = ("name", "description", "parameters", "strict")
     return {"type": "function", "function": {name: tool[name] for name in names if tool.get(name) is not None}}
+
+
+def _shown_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    if tool.get("type") != "function":
+        return tool
+    return {
+        "name": tool.get("name"),
+        "parameters": tool.get("parameters"),
+        "strict": tool.get("strict"),
+        "type": "function",
+        "allowed_callers": None,
+        "async": None,
+        "defer_loading": None,
+        "description": tool.get("description"),
+        "output_schema": None,
+    }
 
 
 def _response_format(text: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -189,8 +217,24 @@ def _chat_messages(body: ResponsesRequest) -> list[dict[str, Any]]:
             content = output if isinstance(output, str) else orjson.dumps(output).decode()
             messages.append({"role": "tool", "tool_call_id": str(item.get("call_id", "")), "content": content})
         elif kind == "message":
-            messages.append({"role": str(item.get("role", "user")), "content": item.get("content", "")})
+            messages.append({"role": str(item.get("role", "user")), "content": _chat_content(item.get("content", ""))})
     return messages
+
+
+def _chat_content(content: Any) -> Any:
+    """A message's content in the chat endpoint's words."""
+    if not isinstance(content, list):
+        return content
+    parts = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind in ("input_text", "output_text"):
+            parts.append({"type": "text", "text": part.get("text", "")})
+        elif kind == "input_image":
+            parts.append({"type": "image_url", "image_url": {"url": str(part.get("image_url", ""))}})
+        else:
+            parts.append(part)
+    return parts
 
 
 def _output_items(row: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -199,10 +243,20 @@ def _output_items(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     if message["reasoning"]:
         items.append(_reasoning_item(f"rs_{secrets.token_hex(8)}", message["reasoning"]))
     if message["content"] or not (message.get("tool_calls") or items):
-        items.append(_message_item(f"msg_{secrets.token_hex(8)}", message["content"] or "", status="completed"))
+        item = _message_item(f"msg_{secrets.token_hex(8)}", message["content"] or "", status="completed")
+        if row["logprobs"]:
+            item["content"][0]["logprobs"] = [_logprob(entry) for entry in row["logprobs"]["content"]]
+        items.append(item)
     for call in message.get("tool_calls") or ():
         items.append(_call_item(f"fc_{secrets.token_hex(8)}", call["id"], call["function"], status="completed"))
     return items
+
+
+def _logprob(entry: Mapping[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {key: entry[key] for key in ("token", "bytes", "logprob")}
+    if "top_logprobs" in entry:
+        shown["top_logprobs"] = [_logprob(one) for one in entry["top_logprobs"]]
+    return shown
 
 
 def _message_item(item_id: str, text: str | None, *, status: str) -> dict[str, Any]:
@@ -237,6 +291,9 @@ def _call_item(item_id: str, call_id: str, function: Mapping[str, str], *, statu
         "name": function["name"],
         "type": "function_call",
         "id": item_id,
+        "async": None,
+        "caller": None,
+        "namespace": None,
         "status": status,
     }
 
@@ -265,7 +322,7 @@ def _response(
         "parallel_tool_calls": body.parallel_tool_calls is not False,
         "temperature": 1.0 if body.temperature is None else body.temperature,
         "tool_choice": body.tool_choice,
-        "tools": body.tools,
+        "tools": [_shown_tool(tool) for tool in body.tools],
         "top_p": 1.0 if body.top_p is None else body.top_p,
         "background": bool(body.background),
         "max_output_tokens": call.sampling.limits.max_tokens,
@@ -275,8 +332,8 @@ def _response(
         "reasoning": body.reasoning,
         "service_tier": body.service_tier,
         "status": status,
-        "text": body.text,
-        "top_logprobs": None,
+        "text": None if body.text is None else {**body.text, "verbosity": body.text.get("verbosity")},
+        "top_logprobs": body.top_logprobs,
         "truncation": body.truncation,
         "usage": None if usage is None else _usage(usage),
         "user": body.user,
@@ -389,10 +446,10 @@ class _ResponseStream:
         part: dict[str, Any] | None = None
         if kind == "message":
             item = _message_item(self._item_id, None, status="in_progress")
-            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+            part = {"annotations": [], "text": "", "type": "output_text", "logprobs": []}
         elif kind == "reasoning":
             item = {"id": self._item_id, "summary": [], "type": "reasoning", "status": "in_progress"}
-            part = {"type": "reasoning_text", "text": ""}
+            part = {"text": "", "type": "reasoning_text"}
         else:
             function = {"name": self._name, "arguments": ""}
             item = _call_item(self._item_id, self._call_id, function, status="in_progress")
@@ -417,10 +474,10 @@ class _ResponseStream:
             events.append(self._event("response.function_call_arguments.done", **done))
         else:
             is_text = kind == "message"
-            part: dict[str, Any] = {"type": "output_text" if is_text else "reasoning_text", "text": self._text}
+            part: dict[str, Any] = {"text": self._text, "type": "output_text" if is_text else "reasoning_text"}
             more: dict[str, Any] = {"logprobs": []} if is_text else {}
             if is_text:
-                part |= {"annotations": [], "logprobs": None}
+                part = {"annotations": [], **part, "logprobs": None}
             item = (
                 _message_item(self._item_id, self._text, status="completed")
                 if is_text
@@ -437,4 +494,5 @@ class _ResponseStream:
     def _event(self, kind: str, **fields: Any) -> bytes:
         self._number += 1
         data = {"type": kind, "sequence_number": self._number, **fields}
+        data = dict(sorted(data.items(), key=lambda item: (item[0] == "name", item[0])))  # vLLM's order
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), dumped(data))

@@ -17,7 +17,7 @@ from mockserver.api.completions import count, started
 from mockserver.api.completions import prepared as prepared_completion
 from mockserver.api.completions import run_to_end as run_completion
 from mockserver.api.errors import ApiError, BadParameter
-from mockserver.api.http import DONE, EventStream, json_response, read_body, read_json
+from mockserver.api.http import DONE, EventStream, json_response, read_body
 from mockserver.api.machine import Machine
 from mockserver.api.messages import Messages
 from mockserver.api.sampling import Sampling
@@ -55,8 +55,18 @@ def _checked_batch(data: Any) -> dict[str, Any]:
         raise BadParameter(
             "Batch chat completions do not support `n > 1`. Please set `n` to 1.", parameter="n", value=data["n"]
         )
+    if isinstance(data, dict) and data.get("use_beam_search"):
+        raise BadParameter(
+            "Batch chat completions do not support beam search. Please set `use_beam_search` to False.",
+            parameter="use_beam_search",
+        )
     BatchChatRequest.parse(data)
     return dict(data)
+
+
+async def derender(_request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:
+    """Text for tokens: not served."""
+    raise ApiError("Derendering is not served by this mock", status=501, type="NotImplementedError")
 
 
 async def disabled(_request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:
@@ -274,7 +284,10 @@ def _generate_usage(body: GenerateRequest, choices: Sequence[Choice], machine: M
 
 async def abort_requests(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """Abort requests by the ids that their answers carry; all of them if none is named."""
-    data = await read_json(request)
+    try:
+        data = orjson.loads(await request.read())
+    except orjson.JSONDecodeError:
+        raise ApiError("Invalid JSON format", type="Bad Request") from None
     if not isinstance(data, dict):
         raise ApiError("Request body must be a JSON object", type="Bad Request")
     names = data.get("request_ids")

@@ -20,6 +20,9 @@ RECORDED_EOS = "2"
 RECORDED_VOCABULARY = 8192
 RECORDED_UNKNOWN_TOKEN = 99_999
 OUR_UNKNOWN_TOKEN = 199_999
+_ENOUGH_TOKENS = 2000
+_SHORTEST_CALL = 8
+_SIGNS_OF_A_CUT = ('"finish_reason":"length"', '"reason":"max_output_tokens"', '"stop_reason":"max_tokens"')
 
 Ask = Callable[[dict[str, Any]], Awaitable[Answer]]
 
@@ -31,12 +34,14 @@ async def aimed(exchange: Exchange, ask: Ask) -> Any:
         return body
     body = copy.deepcopy(body)
     _name_our_tokens(body)
-    if exchange.answer.status != 200 or ("messages" not in body and "prompt" not in body):
+    if exchange.answer.status != 200 or not body.keys() & {"messages", "prompt", "input"}:
         return body
     if body.get("stop") or body.get("stop_token_ids"):
         await _stop_at_our_words(exchange, body, ask)
-    elif _is_constrained(body) and _was_cut(exchange):
+    elif _is_constrained(body) and any(sign in _text(exchange) for sign in _SIGNS_OF_A_CUT):
         await _cut_our_reply(body, ask)
+    elif _is_constrained(body) and (limit := _limit(body)):
+        body[limit] = max(_ENOUGH_TOKENS, body[limit])  # it came to its end there: ours may as well
     return body
 
 
@@ -45,7 +50,8 @@ def unaimed(answer: Answer) -> Answer:
     if answer.status == 200 or answer.body is None:
         return answer
     text = answer.body.replace(str(OUR_UNKNOWN_TOKEN), str(RECORDED_UNKNOWN_TOKEN))
-    text = text.replace(f"Vocabulary size: {VOCABULARY_SIZE}", f"Vocabulary size: {RECORDED_VOCABULARY}")
+    for size_of in ("Vocabulary size: {}", "logprobs of {}", "value={}"):
+        text = text.replace(size_of.format(VOCABULARY_SIZE), size_of.format(RECORDED_VOCABULARY))
     return Answer(status=answer.status, headers=answer.headers, body=text, lines=answer.lines)
 
 
@@ -57,14 +63,14 @@ def _name_our_tokens(body: dict[str, Any]) -> None:
     elif isinstance(bias, dict):
         names = {RECORDED_EOS: str(SPECIAL_TOKENS["<|im_end|>"]), str(RECORDED_UNKNOWN_TOKEN): str(OUR_UNKNOWN_TOKEN)}
         body["logit_bias"] = {names.get(key, key): value for key, value in bias.items()}
-    prompt = body.get("prompt")
-    if isinstance(prompt, list):
-        body["prompt"] = [OUR_UNKNOWN_TOKEN if one == RECORDED_UNKNOWN_TOKEN else one for one in prompt]
+    for field in ("prompt", "allowed_token_ids", "stop_token_ids", "bad_token_ids", "tokens"):
+        if isinstance(body.get(field), list):
+            body[field] = [OUR_UNKNOWN_TOKEN if one == RECORDED_UNKNOWN_TOKEN else one for one in body[field]]
 
 
 async def _stop_at_our_words(exchange: Exchange, body: dict[str, Any], ask: Ask) -> None:
     """A stop string or token that the recorded reply ran into: one that ours runs into."""
-    if "stop" not in (exchange.answer.body or "".join(exchange.answer.lines or ())).partition("finish_reason")[2]:
+    if '"finish_reason":"stop"' not in _text(exchange):
         return
     free = {
         key: value for key, value in body.items() if key not in ("stop", "stop_token_ids", "stream", "stream_options")
@@ -87,14 +93,14 @@ def _is_constrained(body: dict[str, Any]) -> bool:
     return bool(
         body.get("structured_outputs")
         or response_format.get("type") in ("json_object", "json_schema")
+        or body.get("text")
         or (body.get("tools") and body.get("tool_choice") not in (None, "none", "auto"))
         or (body.get("tools") and "tool_choice" not in body)
     )
 
 
-def _was_cut(exchange: Exchange) -> bool:
-    text = exchange.answer.body or "".join(exchange.answer.lines or ())
-    return '"finish_reason":"length"' in text
+def _text(exchange: Exchange) -> str:
+    return exchange.answer.body or "".join(exchange.answer.lines or ())
 
 
 async def _cut_our_reply(body: dict[str, Any], ask: Ask) -> None:
@@ -107,5 +113,12 @@ async def _cut_our_reply(body: dict[str, Any], ask: Ask) -> None:
     if trial.status != 200:
         return
     usage = json.loads(trial.body or "{}")["usage"]
-    if usage["completion_tokens"] < body["max_tokens"]:
-        body["max_tokens"] = max(1, usage["completion_tokens"] - 6)
+    num_tokens = usage.get("completion_tokens", usage.get("output_tokens")) // (body.get("n") or 1)
+    limit = _limit(body)
+    if limit and num_tokens < body[limit]:
+        body[limit] = max(1, min(num_tokens - 6, _SHORTEST_CALL) if (body.get("n") or 1) > 1 else num_tokens - 6)
+
+
+def _limit(body: dict[str, Any]) -> str | None:
+    """The name of the field that limits the output."""
+    return next((name for name in ("max_completion_tokens", "max_tokens", "max_output_tokens") if body.get(name)), None)
