@@ -12,12 +12,12 @@ from loadgen.context import (
     Conversation,
     Message,
     assistant_message,
-    text_of_recorded_prompt,
     tool_message,
     user_message,
     with_text,
 )
 from loadgen.context_policy import ASK_FOR_A_SUMMARY, ContextPolicy
+from loadgen.recorded_text import NO_TEXT, RecordedText
 from loadgen.room import fitted
 from loadgen.state import Checkpoint
 from loadgen.tool_layer import failure_text
@@ -46,7 +46,7 @@ class Agent:
     index: int = 0
     last_said: str = ""
     last_result: str = ""
-    recorded_hashes: tuple[int, ...] = ()
+    recorded_text: RecordedText = NO_TEXT
     """Of the last prompt that the recording has only hashes of."""
     audience: tuple[Agent, ...] = ()
     """Agents whose histories grow by everything that this one's grows by: they share a transcript."""
@@ -75,9 +75,8 @@ class Agent:
         ``is_overhead`` marks a call that is not in the recording: a plan, a hand-over, a choice of who is next.
         """
         if turn.prompt is not None:
-            self.recorded_hashes = turn.prompt.hashes_after(self.recorded_hashes)
-            text = text_of_recorded_prompt(turn.prompt, self.recorded_hashes)
-            self.conversation = Conversation(messages=[user_message(text)])
+            self.recorded_text = self.recorded_text.followed_by(turn.prompt)
+            self.conversation = Conversation(messages=[user_message(self.recorded_text.text)])
         else:
             if turn.user_message is not None:
                 self.hear(turn.user_message)

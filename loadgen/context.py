@@ -6,22 +6,17 @@ tokenises or serialises a history can know what it has already seen.
 
 from __future__ import annotations
 
-import functools
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
 from mockserver.filler import filler
-from mockserver.tokens import TOKEN_BYTES, TokenText
-from traces.prompt_size import END_OF_TURN_TOKENS, END_TOKENS, HEADER_TOKENS
-from traces.trajectory import RecordedPrompt, ToolSchema, Turn
+from traces.prompt_size import END_OF_TURN_TOKENS
+from traces.trajectory import ToolSchema, Turn
 
 Message = dict[str, Any]
 """A chat message in OpenAI's form."""
-_AROUND_A_USER_MESSAGE = HEADER_TOKENS + END_TOKENS + HEADER_TOKENS
-"""What a prompt that is one user message holds beside its text."""
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -98,25 +93,3 @@ def tool_message(tool_call_id: str, text: str) -> Message:
 def tool_texts(tools: tuple[ToolSchema, ...]) -> tuple[str, ...]:
     """The tools' JSON, as a prompt holds it."""
     return tuple(tool.text for tool in tools)
-
-
-def text_of_recorded_prompt(prompt: RecordedPrompt, block_hashes: tuple[int, ...]) -> TokenText:
-    """What a user message has to say so that the prompt is as long as ``prompt``.
-
-    Its blocks are equal exactly where the recorded hashes (``block_hashes``: all of the prompt's) are equal.
-    """
-    size = prompt.block_size
-    num_tokens = max(prompt.num_tokens - _AROUND_A_USER_MESSAGE, 0)
-    num_hashed = min(len(block_hashes) * size, num_tokens)
-    blocks = [_block_text(prompt.scope, one, size) for one in block_hashes[: math.ceil(num_hashed / size)]]
-    tail = filler(f"tail/{prompt.scope}/{block_hashes[-1:]}/{prompt.num_tokens}", num_tokens - num_hashed)
-    ids = b"".join(block.token_ids for block in blocks)[: num_hashed * TOKEN_BYTES]
-    text = "".join(blocks)
-    if num_hashed < len(blocks) * size:  # the last block is cut: words are tokens, so cut at a word
-        text = "".join(f" {word}" for word in text.split()[:num_hashed])
-    return TokenText(text + tail, ids + tail.token_ids)
-
-
-@functools.lru_cache(maxsize=65_536)
-def _block_text(scope: str, block_hash: int, num_tokens: int) -> TokenText:
-    return filler(f"block/{scope}/{block_hash}", num_tokens)

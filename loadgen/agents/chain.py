@@ -35,7 +35,7 @@ async def chain(task: Trajectory, session: Session, *, num_stages: int = 4) -> N
             agent.follow(previous)
             agent.hear(previous.last_said)
             # A recording may say of a prompt only what it adds to the one before it, which is another agent's now.
-            agent.recorded_hashes = previous.recorded_hashes
+            agent.recorded_text = previous.recorded_text
         for turn in turns:
             await agent.take_turn(turn)
         if number + 1 < len(stages):

@@ -6,14 +6,11 @@ from loadgen.context import (
     Conversation,
     assistant_message,
     system_message,
-    text_of_recorded_prompt,
     tool_message,
     user_message,
 )
-from mockserver import tokens
-from mockserver.prompt import PromptEncoder
 from tests.loadgen.fakes import make_call
-from traces.trajectory import RecordedPrompt, Turn
+from traces.trajectory import Turn
 
 
 def test_messages_are_serialised_once_and_joined() -> None:
@@ -43,16 +40,3 @@ def test_tool_calls_and_results_are_native_messages() -> None:
     }
     assert tool_message("c1", "sent") == {"role": "tool", "tool_call_id": "c1", "content": "sent"}
     assert assistant_message(Turn(content="hello")) == {"role": "assistant", "content": "hello"}
-
-
-def test_recorded_prompts_share_text_exactly_where_they_share_blocks() -> None:
-    one = text_of_recorded_prompt(RecordedPrompt(num_tokens=48, block_size=16), (1, 2, 3))
-    other = text_of_recorded_prompt(RecordedPrompt(num_tokens=58, block_size=16), (1, 2, 4))
-
-    for prompt, num_tokens in ((one, 48), (other, 58)):
-        encoder = PromptEncoder(block_size=16)
-        assert tokens.num_tokens(encoder.chat([user_message(prompt)])) == num_tokens
-    assert tokens.encode(str(one)) == one.token_ids
-    assert tokens.encode(str(other)) == other.token_ids
-    assert one.token_ids[: 32 * 4] == other.token_ids[: 32 * 4]
-    assert one.token_ids[32 * 4 : 36 * 4] != other.token_ids[32 * 4 : 36 * 4]
