@@ -146,6 +146,7 @@ class Driver:
         *,
         routing_policy: str = "vllm",
         in_lock_step: bool = False,
+        frontend_delay_s: Callable[[int], float] | None = None,
     ) -> None:
         self.engines = (engines,) if isinstance(engines, Engine) else tuple(engines)
         self.clock = clock
@@ -158,6 +159,10 @@ class Driver:
         self._generation_by_id: dict[str, Generation] = {}
         self._rank_by_id: dict[str, int] = {}
         self._num_watched = 0
+        self._frontend_delay_s = frontend_delay_s
+        """Seconds from a request's arrival to the scheduler, by its prompt's tokens; None: at once."""
+        self._entrance_by_id: dict[str, asyncio.Task[None]] = {}
+        """Requests that have arrived and are not with the scheduler yet."""
         self.on_step: Callable[[int, StepResult], None] | None = None
         """Hears of every step that is taken by itself, with its rank; quiet steps in virtual time pass unheard."""
 
@@ -176,20 +181,31 @@ class Driver:
         if request.request_id in self._rank_by_id:
             raise ValueError(f"request_id {request.request_id!r} is in use")
         request.watched = watch > 0
-        group = self._group_by_rank[rank]
         # A machine that is late lives in the past: what reaches it then has arrived in its own present.
-        self.engines[rank].add(request, min(self.clock.now(), group.present))
+        arrived_at = min(self.clock.now(), self._group_by_rank[rank].present)
+        delay_s = self._frontend_delay_s(request.num_prompt_tokens) if self._frontend_delay_s is not None else 0.0
+        if delay_s:
+            self.engines[rank].check(request)
+            request.arrived_at = arrived_at
+            entrance = self._enter(request, rank, arrived_at, arrived_at + delay_s)
+            self._entrance_by_id[request.request_id] = asyncio.get_running_loop().create_task(entrance)
+        else:
+            self._hand_over(request, rank, arrived_at)
         generation = self._generation_by_id[request.request_id] = Generation(request, rank=rank, interval=watch)
         self._rank_by_id[request.request_id] = rank
         self._num_watched += request.watched
-        group.wake()
         return generation
 
     def abort(self, request_id: str) -> None:
         """Take a request out; nothing happens if it has ended already. Its waiters return."""
         rank = self._rank_by_id.get(request_id)
         now = self.clock.now()
-        if rank is not None and self.engines[rank].abort(request_id, now) is not None:
+        entrance = self._entrance_by_id.pop(request_id, None)
+        if entrance is not None:
+            entrance.cancel()
+            self._generation_by_id[request_id].request.give_up(now)
+            self._forget(request_id, now)
+        elif rank is not None and self.engines[rank].abort(request_id, now) is not None:
             self._forget(request_id, now)
 
     def snapshot(self) -> Snapshot:
@@ -206,6 +222,15 @@ class Driver:
         async with asyncio.TaskGroup() as tasks:
             for group in self._groups:
                 tasks.create_task(self._run(group))
+
+    async def _enter(self, request: Request, rank: int, arrived_at: float, enters_at: float) -> None:
+        await self.clock.sleep_until(enters_at)
+        del self._entrance_by_id[request.request_id]
+        self._hand_over(request, rank, arrived_at)
+
+    def _hand_over(self, request: Request, rank: int, arrived_at: float) -> None:
+        self.engines[rank].add(request, arrived_at)
+        self._group_by_rank[rank].wake()
 
     async def _run(self, group: _Group) -> None:
         clock = self.clock

@@ -133,8 +133,6 @@ def profile_of(
     num_blocks = max((sample.num_blocks or 0 for sample in samples), default=0)
     num_tokens = num_blocks * block_size or 1_000_000
     found = calibration.fit
-    per_request_ms, per_token_us = found["frontend_s"].value * 1e3, found["frontend_per_prompt_token_s"].value * 1e6
-    way = f"{per_request_ms:.3g} ms and {per_token_us:.3g} us a token"
     sources = {
         coefficient.name: f"fitted: {coefficient.value:.4g} ({coefficient.low:.4g} to {coefficient.high:.4g})"
         + ("" if coefficient.is_determined else ", not determined by the records")
@@ -147,7 +145,7 @@ def profile_of(
     )
     return Profile(
         name=name,
-        description=f"fitted to {found.num_observations} observations; the way in and out of a request takes {way}",
+        description=f"fitted to {found.num_observations} observations",
         model=name,
         step_cost=calibration.step_cost,
         kv_bytes_per_token=1.0,
@@ -157,6 +155,8 @@ def profile_of(
         max_num_seqs=(header.max_num_seqs if header else None) or 256,
         max_num_batched_tokens=calibration.limits.max_num_batched_tokens,
         max_model_len=max_model_len,
+        frontend_s=found["frontend_s"].value,
+        frontend_per_prompt_token_s=found["frontend_per_prompt_token_s"].value,
         sources=sources,
     )
 

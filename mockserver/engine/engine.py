@@ -116,7 +116,7 @@ class Engine:
 
     def add(self, request: Request, at: float) -> None:
         """Queue a request. RequestTooLongError if it could never run, ValueError if its id is taken."""
-        self._refuse_what_never_fits(request)
+        self.check(request)
         if request.request_id in self._request_by_id:
             raise ValueError(f"request_id {request.request_id!r} is in use")
         request.arrived_at = at
@@ -125,6 +125,25 @@ class Engine:
         self._request_by_id[request.request_id] = request
         self._num_guided += request.guided
         self.scheduler.add(request)
+
+    def check(self, request: Request) -> None:
+        """RequestTooLongError, in vLLM's words, for a request that could never run."""
+        config = self.config
+        # The last token's KV is never written, so it needs no room.
+        limit = min(config.max_model_len, config.num_kv_tokens + 1)
+        if request.num_prompt_tokens >= limit:
+            raise RequestTooLongError(
+                f"This model's maximum context length is {limit} tokens. However, your prompt contains at least "
+                f"{request.num_prompt_tokens} input tokens, which exceeds this limit even without any output tokens. "
+                f"Please reduce the length of the input prompt. "
+                f"(parameter=input_tokens, value={request.num_prompt_tokens})"
+            )
+        if request.final_num_tokens > limit:
+            raise RequestTooLongError(
+                f"max_tokens={request.num_output_tokens} cannot be greater than "
+                f"max_model_len - prompt = {limit - request.num_prompt_tokens}. Please request fewer output tokens. "
+                f"(parameter=max_tokens, value={request.num_output_tokens})"
+            )
 
     def abort(self, request_id: str, at: float) -> Request | None:
         """Take a request out at once; the step it is in still takes its time. None if it has ended already."""
@@ -250,24 +269,6 @@ class Engine:
             in_flight.batch = take_quiet_steps(scheduler, num_taken)
             _note_first_tokens(prompts_done, first_end)
         return at
-
-    def _refuse_what_never_fits(self, request: Request) -> None:
-        config = self.config
-        # The last token's KV is never written, so it needs no room.
-        limit = min(config.max_model_len, config.num_kv_tokens + 1)
-        if request.num_prompt_tokens >= limit:
-            raise RequestTooLongError(
-                f"This model's maximum context length is {limit} tokens. However, your prompt contains at least "
-                f"{request.num_prompt_tokens} input tokens, which exceeds this limit even without any output tokens. "
-                f"Please reduce the length of the input prompt. "
-                f"(parameter=input_tokens, value={request.num_prompt_tokens})"
-            )
-        if request.final_num_tokens > limit:
-            raise RequestTooLongError(
-                f"max_tokens={request.num_output_tokens} cannot be greater than "
-                f"max_model_len - prompt = {limit - request.num_prompt_tokens}. Please request fewer output tokens. "
-                f"(parameter=max_tokens, value={request.num_output_tokens})"
-            )
 
     def _count_step(self, shape: BatchShape) -> float:
         duration_s = self._next_duration_s

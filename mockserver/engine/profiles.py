@@ -37,6 +37,10 @@ class Profile:
     max_num_seqs: int
     max_num_batched_tokens: int
     max_model_len: int
+    frontend_s: float = 0.0
+    """From a request's arrival to the scheduler: parsing, templating; nothing of it shows in a step."""
+    frontend_per_prompt_token_s: float = 0.0
+    """The same for each prompt token, cached or not: tokenising."""
     guided_decoding_overhead: float = 0.0
     """Share by which structured output lengthens a sequence's decode."""
     tool_call_accuracy: float = 1.0
@@ -51,6 +55,13 @@ class Profile:
 
     def __post_init__(self) -> None:
         require_positive(self, "kv_bytes_per_token", "kv_pool_bytes", "num_gpus", "median_output_tokens")
+        for name in ("frontend_s", "frontend_per_prompt_token_s"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+
+    def frontend_delay_s(self, num_prompt_tokens: int) -> float:
+        """How long a prompt takes from its arrival to the scheduler."""
+        return self.frontend_s + self.frontend_per_prompt_token_s * num_prompt_tokens
 
     def num_kv_tokens(self, layout: str = "pooled", num_ranks: int | None = None) -> int:
         """Distinct tokens that one scheduler's pool holds under a KV layout.

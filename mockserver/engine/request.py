@@ -78,6 +78,12 @@ class Request:
         self.final_num_tokens = self.num_prompt_tokens + self.num_output_tokens
         self.limit_num_tokens = self.num_prompt_tokens + max_tokens
 
+    def give_up(self, at: float) -> None:
+        """End a request that no scheduler has seen yet."""
+        self.status = Status.FINISHED
+        self.finish_reason = "abort"
+        self.ended_at = at
+
     @property
     def num_generated_tokens(self) -> int:
         """Output tokens so far."""

@@ -125,6 +125,33 @@ def test_refusals_come_from_submit_and_leave_nothing_behind() -> None:
     run_virtual(main)
 
 
+def test_a_front_end_takes_its_time_before_the_scheduler_sees_a_request() -> None:
+    """TTFT and queue time count from the arrival; a request that leaves meanwhile is never scheduled."""
+
+    async def main(clock: VirtualClock) -> None:
+        config = EngineConfig(num_blocks=200, async_scheduling=False)
+        driver = Driver(Engine(config, COST), clock, frontend_delay_s=lambda num_tokens: 0.5 + 0.001 * num_tokens)
+        loop = asyncio.create_task(driver.run())
+        gone = driver.submit(make_request("gone"))
+        stays = driver.submit(make_request("stays"))
+        with pytest.raises(RequestTooLongError):
+            driver.submit(make_request("long", num_prompt_tokens=5000))
+
+        await clock.sleep_until(0.3)
+        driver.abort("gone")
+        await gone.wait()
+        await stays.wait()
+
+        assert (gone.finish_reason, gone.scheduled_at) == ("abort", None)
+        assert stays.arrived_at == 0.0
+        assert stays.scheduled_at == pytest.approx(0.6)
+        assert stays.first_token_at == pytest.approx(0.7)
+        assert driver.snapshot().num_finished_requests == 1
+        loop.cancel()
+
+    run_virtual(main)
+
+
 @pytest.mark.wall_clock
 @pytest.mark.parametrize("rate", [1.0, 20.0])
 async def test_a_late_process_does_not_slow_the_model(rate: float) -> None:
