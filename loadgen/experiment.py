@@ -49,7 +49,7 @@ def cells(settings: Settings) -> Iterator[Cell]:
 
 def virtual_twin(settings: Settings) -> Settings:
     """The same run in virtual time."""
-    return replace(settings, target=IN_PROCESS, clock="virtual", client="http", workers=1)
+    return replace(settings, target=IN_PROCESS, clock="virtual", client="http", workers=1, state=None, resume=False)
 
 
 def carried_time_scale(twin: Outcome) -> float:

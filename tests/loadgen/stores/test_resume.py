@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from loadgen.__main__ import main
+from loadgen.config import Settings
+from loadgen.experiment import virtual_twin
 from tests.loadgen.stores.servers import Server, free_port, postgres_server, redis_server
 from traces.jsonl import Run, read_run
 
@@ -207,3 +209,9 @@ def test_only_the_same_run_can_be_resumed(tmp_path: Path, capsys: pytest.Capture
     assert "run 'x' cannot be resumed: it differs in workload, seed" in capsys.readouterr().err
     assert main(["run", *TASKS, "--state", state[1], "--state-name", "y", "--resume", "--out", str(tmp_path)]) == 2
     assert "the store has no run 'y'" in capsys.readouterr().err
+
+
+def test_the_virtual_twin_of_a_run_leaves_its_state_alone() -> None:
+    twin = virtual_twin(Settings(target="http", state="redis://127.0.0.1:1/0", resume=True))
+
+    assert (twin.state, twin.resume) == (None, False)
