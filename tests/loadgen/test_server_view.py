@@ -50,9 +50,8 @@ async def test_models_context_and_metrics_are_found_out() -> None:
 async def test_a_server_of_ours_shows_its_clock_and_scale() -> None:
     routes = {
         ("GET", "/v1/models"): says(MODELS, headers={"x-replayrig-time-scale": "20"}),
-        ("GET", "/metrics"): says(
-            "replayrig:simulated_seconds 500.0\nreplayrig:num_running 0\nreplayrig:num_waiting 0\n"
-        ),
+        ("GET", "/metrics"): says("replayrig:simulated_seconds 500.0\n"),
+        ("GET", "/replayrig/status"): says({"simulated_s": 500.0, "engine": {}}),
     }
     async with viewing(routes) as view:
         clock = WallClock(20.0)
