@@ -57,6 +57,17 @@ def steps(trajectory: Trajectory) -> tuple[Turn, ...]:
     return tuple(_steps(trajectory.turns))
 
 
+def fresh_steps(trajectory: Trajectory) -> tuple[Turn, ...]:
+    """The same, for histories that are put together anew.
+
+    A recorded prompt is that of the recording's own agent: where the text that it was made of is there, the text counts.
+    """
+    turns = steps(trajectory)
+    if not trajectory.user_prompt:
+        return turns
+    return tuple(turn if turn.prompt is None else replace(turn, prompt=None) for turn in turns)
+
+
 def all_tools(trajectory: Trajectory) -> tuple[ToolSchema, ...]:
     """The tools of the task and of the subagents it spawned, each once, in order of appearance."""
     tool_by_name = {tool.name: tool for tool in trajectory.tools}
@@ -69,7 +80,7 @@ def all_tools(trajectory: Trajectory) -> tuple[ToolSchema, ...]:
 def segments(trajectory: Trajectory) -> tuple[Segment, ...]:
     """The task's steps, by segment and tool domain."""
     cut: list[Segment] = []
-    for user_message, turns in _between_user_messages(steps(trajectory)):
+    for user_message, turns in _between_user_messages(fresh_steps(trajectory)):
         parts: dict[str, list[Turn]] = {}
         own: list[Turn] = []
         cut_turns = tuple(pieces(turns))
@@ -98,7 +109,7 @@ def runs(trajectory: Trajectory) -> tuple[Run, ...]:
 
     Local tools, and text without tools, go with the run they follow; at a task's start, with the one that they lead to.
     """
-    cut = tuple(pieces(steps(trajectory)))
+    cut = tuple(pieces(fresh_steps(trajectory)))
     domain = next((piece.domain for piece in cut if piece.domain != LOCAL), LOCAL)
     found: list[tuple[str, list[Turn]]] = []
     for piece in cut:
@@ -113,7 +124,7 @@ def runs(trajectory: Trajectory) -> tuple[Run, ...]:
 
 def stages(trajectory: Trajectory, num_stages: int) -> tuple[tuple[Turn, ...], ...]:
     """The task's steps in ``num_stages`` parts of as many steps each, or one more; fewer where there are fewer."""
-    turns = steps(trajectory)
+    turns = fresh_steps(trajectory)
     num_parts = min(num_stages, len(turns))
     ends = [len(turns) * part // num_parts for part in range(num_parts + 1)]
     return tuple(turns[start:end] for start, end in itertools.pairwise(ends))

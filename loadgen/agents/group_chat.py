@@ -35,7 +35,7 @@ async def group_chat(task: Trajectory, session: Session) -> None:
         speaker.audience = tuple(agent for agent in everybody if agent is not speaker)
     if task.user_prompt:
         speaker_by_domain[recut.LOCAL].hear(task.user_prompt)
-    for piece in recut.pieces(recut.steps(task)):
+    for piece in recut.pieces(recut.fresh_steps(task)):
         await chair.say(Turn(content=piece.domain), is_overhead=True)
         await _speak(speaker_by_domain[piece.domain], piece.turn, chair)
 

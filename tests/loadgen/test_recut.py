@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from loadgen import recut
 from tests.loadgen.fakes import make_call, make_task, make_tool
-from traces.trajectory import Subagent, ToolCall, Trajectory, Turn
+from traces.trajectory import RecordedPrompt, Subagent, ToolCall, Trajectory, Turn
 
 DOMAINS = ("local", "mail", "files", "web")
 
@@ -138,3 +138,13 @@ def test_stages_have_as_many_steps_each_or_one_more() -> None:
 
     assert [len(stage) for stage in recut.stages(task, 4)] == [2, 3, 2, 3]
     assert [len(stage) for stage in recut.stages(task, 99)] == [1] * 10
+
+
+def test_recorded_prompts_are_not_put_into_other_agents_histories_where_their_text_is_known() -> None:
+    prompt = RecordedPrompt(num_tokens=500, block_size=16, block_hashes=(1, 2))
+    known = make_task("t", Turn(content="I look", prompt=prompt, tool_calls=(make_call("c", "web"),)))
+    unknown = replace(known, user_prompt="")
+
+    assert recut.steps(known)[0].prompt == prompt
+    assert recut.segments(known)[0].parts["web"][0].prompt is None
+    assert recut.segments(unknown)[0].parts["web"][0].prompt == prompt

@@ -1,8 +1,9 @@
 """Recorded requests to turns: what many recordings have is each call's whole prompt, again and again.
 
-A prompt that is the one before, the answer to it and what followed is a history that grew, so only the new messages
-are kept. A prompt that is anything else (a compacted history, another agent's) stands for itself: as many tokens as
-it has, in blocks that are equal where its text is equal.
+Where each prompt is the one before it, the answer to that one and something new, it is a history that grew, and only
+the new messages are kept. Where one prompt of an agent is anything else (its history was compacted, it ends in a
+reminder that the next one drops), all of them stand for themselves: as many tokens as they have, in blocks that are
+equal where their text is equal.
 """
 
 from __future__ import annotations
