@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 from loadgen.agents.chain import ASK_FOR_A_SUMMARY, SUMMARY_TOKENS, chain
 from mockserver import tokens
@@ -54,7 +55,7 @@ def test_a_recorded_prompt_that_refers_to_the_one_before_it_means_the_stage_befo
         Turn(content="two", prompt=prompt(4, num_kept_blocks=2)),
     )
 
-    _, transport = replay_virtually(two_stages, task)
+    _, transport = replay_virtually(two_stages, replace(task, system_prompt="", user_prompt=""))
 
     [first], [second] = transport.prompts["t/stage-0#0"], transport.prompts["t/stage-0/stage-1#0"]
     assert tokens.encode(first["content"])[: 4 * 32] == tokens.encode(second["content"])[: 4 * 32]
