@@ -60,7 +60,7 @@ def steps(trajectory: Trajectory) -> tuple[Turn, ...]:
 def fresh_steps(trajectory: Trajectory) -> tuple[Turn, ...]:
     """The same, for histories that are put together anew.
 
-    A recorded prompt is that of the recording's own agent. Where the text that it was made of is there, the text counts.
+    A recorded prompt is that of the recording's own agent. Where its text is there, the text counts.
     """
     turns = steps(trajectory)
     if not trajectory.user_prompt:
