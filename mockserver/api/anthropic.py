@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import orjson
 from aiohttp import web
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from mockserver.api.bodies import Usage, dumped
 from mockserver.api.chat import ChatCall, prepared, run_to_end, started, usage_of, whole_choice
@@ -88,6 +89,15 @@ class MessagesRequest(RequestModel):
     top_p: float | None = None
     cache_salt: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     replayrig: dict[str, Any] | None = None
+
+    thinking: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _check_thinking(self) -> Self:
+        budget = (self.thinking or {}).get("budget_tokens")
+        if isinstance(budget, int) and budget >= self.max_tokens:
+            raise ValueError("thinking.budget_tokens must be less than max_tokens")
+        return self
 
 
 class CountTokensRequest(RequestModel):
@@ -227,7 +237,8 @@ def _message(call: ChatCall, choice: Choice, machine: Machine) -> dict[str, Any]
     message = row["message"]
     content: list[dict[str, Any]] = []
     if message["reasoning"]:
-        content.append({"type": "thinking", "thinking": message["reasoning"]})
+        block = {"type": "thinking", "thinking": message["reasoning"], "signature": secrets.token_hex(16)}
+        content.append(block)
     calls = message.get("tool_calls") or ()
     if message["content"] or not (calls or content):
         content.append({"type": "text", "text": message["content"] or ""})
@@ -352,8 +363,11 @@ class _MessageStream:
     def _closed(self) -> list[bytes]:
         if self._block is None:
             return []
+        signature = []
+        if self._block == "thinking":
+            signature = [self._delta({"type": "signature_delta", "signature": secrets.token_hex(16)})]
         self._block = None
-        return [_event("content_block_stop", index=self._index)]
+        return [*signature, _event("content_block_stop", index=self._index)]
 
     def _delta(self, delta: Mapping[str, Any]) -> bytes:
         return _event("content_block_delta", delta=delta, index=self._index)

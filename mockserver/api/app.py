@@ -34,7 +34,8 @@ _ROUTES: dict[str, dict[str, Handler]] = {
     "/health": {"GET": info.empty},
     "/ping": {"GET": info.empty, "POST": info.empty},
     "/version": {"GET": info.version},
-    "/metrics": {"GET": info.metrics},
+    "/metrics": {"GET": info.metrics, "POST": info.mounted_metrics},
+    "/metrics/": {"GET": info.mounted_metrics},
     "/load": {"GET": info.load},
     "/replayrig/status": {"GET": status.status},
     "/kv_event_sources": {"GET": scale_out.kv_event_sources},
@@ -58,7 +59,7 @@ _SCALE_OUT_ROUTES: dict[str, dict[str, Handler]] = {
     "/v1/chat/completions/derender": {"POST": scale_out.derender},
     "/v1/completions/derender": {"POST": scale_out.derender},
     "/inference/v1/generate": {"POST": scale_out.generate},
-    "/inference/v1/abort_requests": {"POST": scale_out.abort_requests},
+    "/inference/v1/abort_requests": {"POST": scale_out.abort_generations},
 }
 _DEV_ROUTES: dict[str, dict[str, Handler]] = {
     "/reset_prefix_cache": {"POST": info.reset_prefix_cache},
@@ -139,6 +140,8 @@ class App:
         return response
 
     def _handler(self, request: web.BaseRequest) -> Handler:
+        if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
+            return info.preflight
         path = request.path
         methods = self._routes.get(path)
         if path == "/" and request.method == "GET" and "text/html" in request.headers.get("Accept", ""):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
@@ -179,6 +179,8 @@ def whole_choice(call: ChatCall, choice: Choice, machine: Machine) -> dict[str, 
     """One choice of a whole answer."""
     body = call.body
     view = chat_view(choice.reply, choice.call_ids, parallel=body.parallel_tool_calls is not False)
+    if machine.settings.reasoning_parser:
+        view = replace(view, content=view.content or None, reasoning=view.reasoning if body.include_reasoning else None)
     is_named = isinstance(body.tool_choice, NamedToolChoice)
     finish_reason = choice.finish_reason
     if not is_named and finish_reason == "stop" and (view.tool_calls or body.tool_choice == "required"):
@@ -260,6 +262,7 @@ def _stream_options(call: ChatCall, machine: Machine) -> StreamOptions:
         parallel_calls=body.parallel_tool_calls is not False,
         is_named_call=isinstance(body.tool_choice, NamedToolChoice),
         counts_reasoning=machine.settings.reasoning_parser is not None,
+        with_reasoning=body.include_reasoning,
     )
 
 
@@ -276,6 +279,7 @@ def _wanted_usage(body: ChatRequest, machine: Machine) -> tuple[bool, bool]:
 def usage_of(call: ChatCall, choices: list[Choice], machine: Machine) -> Usage:
     """The answer's tokens, as far as this server tells."""
     with_details = machine.settings.enable_prompt_tokens_details or call.body.replayrig is not None
+    with_details = with_details and not call.body.use_beam_search
     first = choices[0].generation
     return Usage(
         num_prompt_tokens=num_tokens(call.prompt),

@@ -40,6 +40,7 @@ class StreamOptions:
     parallel_calls: bool = True
     is_named_call: bool = False
     counts_reasoning: bool = False
+    with_reasoning: bool = True
 
     @property
     def is_plain(self) -> bool:
@@ -181,7 +182,12 @@ class ChatStream:
         if deltas is None:
             deltas = plain_chat_deltas(choice.reply)
             if deltas is None:
-                deltas = chat_deltas(choice.reply, choice.call_ids, parallel=self.options.parallel_calls)
+                deltas = chat_deltas(
+                    choice.reply,
+                    choice.call_ids,
+                    parallel=self.options.parallel_calls,
+                    with_reasoning=self.options.with_reasoning,
+                )
             self._deltas[choice.index] = deltas
         return deltas
 

@@ -153,9 +153,14 @@ def _spans(request: ChatRequest | CompletionRequest, sampling: Sampling, seed: s
         return (Span(Kind.END, end_of_turn()),)
     rng = Random(seed)
     spans = _answer(request, sampling, rng, seed, machine)
-    if isinstance(request, ChatRequest) and machine.settings.reasoning_parser and request.include_reasoning:
+    if isinstance(request, ChatRequest) and machine.settings.reasoning_parser and _thinks(request):
         return thinking(seed, _num_words(rng, machine, is_limited=True), spans, machine.encoder)
     return spans
+
+
+def _thinks(request: ChatRequest) -> bool:
+    options = request.chat_template_kwargs or {}
+    return options.get("enable_thinking", options.get("thinking", True)) is not False
 
 
 def _answer(

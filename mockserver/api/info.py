@@ -20,6 +20,7 @@ from mockserver.api.machine import VLLM_VERSION, Machine
 from mockserver.api.metrics import CONTENT_TYPE
 from mockserver.api.prompts import INCOMPATIBLE_ENDS, check_template, plain_messages, tool_texts
 from mockserver.api.replies import whole_piece
+from mockserver.api.sampling import VOCABULARY_SIZE
 from mockserver.api.schema import DetokenizeRequest, TokenizeChatRequest, TokenizeCompletionRequest
 from mockserver.api.sleep import flag
 from mockserver.clock import unix_seconds
@@ -75,6 +76,24 @@ async def metrics(_request: web.BaseRequest, machine: Machine) -> web.StreamResp
     """``/metrics``."""
     response = web.Response(body=machine.metrics.text())
     response.headers["Content-Type"] = CONTENT_TYPE
+    return response
+
+
+async def mounted_metrics(_request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """The same by the doors that vLLM has beside the one: in the older format."""
+    response = web.Response(body=machine.metrics.text())
+    response.headers["Content-Type"] = CONTENT_TYPE.replace("1.0.0", "0.0.4")
+    response.enable_chunked_encoding()
+    return response
+
+
+async def preflight(request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:
+    """A browser asks whether it may ask: no origin is allowed by default."""
+    response = web.Response(status=400, text="Disallowed CORS origin")
+    response.headers["access-control-allow-methods"] = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT, QUERY"
+    response.headers["access-control-max-age"] = "600"
+    if wanted := request.headers.get("Access-Control-Request-Headers"):
+        response.headers["access-control-allow-headers"] = wanted
     return response
 
 
@@ -138,10 +157,9 @@ async def detokenize(request: web.BaseRequest, machine: Machine) -> web.StreamRe
     """``/detokenize``."""
     body = DetokenizeRequest.parse(await read_json(request))
     _check_model(body.model, machine)
-    try:
-        text = decode(pack(body.tokens))
-    except (KeyError, OverflowError, ValueError):
-        raise ApiError("out of range integral type conversion attempted") from None
+    if any(token_id >= 2**32 for token_id in body.tokens):
+        raise ApiError("out of range integral type conversion attempted")
+    text = decode(pack([token_id for token_id in body.tokens if token_id < VOCABULARY_SIZE]))
     return json_response(dumped({"prompt": text}))
 
 

@@ -48,7 +48,9 @@ class Connection(RequestHandler):
         """Answer what is not HTTP, and hang up."""
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun")
-        response = web.Response(status=400, text="Invalid HTTP request received.", headers={"Server": "uvicorn"})
+        response = web.Response(
+            status=400, text="Invalid HTTP request received.", headers={"Server": "uvicorn", "Connection": "close"}
+        )
         response.force_close()
         return response
 

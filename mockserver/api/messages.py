@@ -299,7 +299,7 @@ def _are_plain_calls(calls: Any) -> bool:
 
 def _validate(messages: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     """The messages as the client sent them: validation only complains, it converts nothing."""
-    if not are_plain(messages):
+    if not messages or not are_plain(messages):
         for message in messages if isinstance(messages, list) else ():
             if isinstance(message, dict) and isinstance(message.get("tool_calls"), int | float):
                 raise ApiError(f"'{type(message['tool_calls']).__name__}' object is not iterable")
@@ -336,5 +336,7 @@ _PYDANTIC_URL = re.compile(re.escape(_PYDANTIC_SITE) + r"\d+\.\d+/")
 
 if TYPE_CHECKING:
     Messages = list[dict[str, Any]]
+    SomeMessages = Messages
 else:
     Messages = Annotated[list[AnyMessage], WrapValidator(_validate)]
+    SomeMessages = Annotated[list[AnyMessage], Field(min_length=1), WrapValidator(_validate)]

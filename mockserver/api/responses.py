@@ -13,7 +13,7 @@ from pydantic import Field
 from mockserver.api.bodies import Usage, dumped
 from mockserver.api.chat import ChatCall, prepared, run_to_end, started, usage_of, whole_choice
 from mockserver.api.choices import Choice, bursts, count_finished, running
-from mockserver.api.errors import ApiError, BadParameter, unknown_model
+from mockserver.api.errors import ApiError, BadParameter, InvalidBody, unknown_model
 from mockserver.api.http import json_response, read_body
 from mockserver.api.machine import Machine
 from mockserver.api.schema import RequestModel
@@ -55,6 +55,9 @@ class ResponsesRequest(RequestModel):
     stop: str | list[str] | None = None
     ignore_eos: bool = False
     replayrig: dict[str, Any] | None = None
+
+
+_ROLES = ("user", "assistant", "system", "developer")
 
 
 async def responses(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
@@ -113,6 +116,13 @@ def _check(data: dict[str, Any]) -> None:
             )
         elif isinstance(choice, dict):
             raise BadParameter("Tool choice 'function' not found in 'tools' parameter.", parameter="tool_choice")
+    if data.get("input") == {}:
+        data["input"] = []
+    for item in data["input"] if isinstance(data.get("input"), list) else ():
+        role = item.get("role") if isinstance(item, dict) else None
+        if isinstance(role, str) and role not in _ROLES:
+            complaint = f"Input should be {', '.join(map(repr, _ROLES[:-1]))} or {_ROLES[-1]!r}"
+            raise InvalidBody([{"type": "literal_error", "loc": ("body", "input"), "msg": complaint, "input": role}])
     if data.get("prompt") is not None:
         raise BadParameter("prompt template is not supported", parameter="prompt")
     if data.get("background") and not data.get("store", True):
@@ -241,7 +251,7 @@ def _output_items(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     message = row["message"]
     items: list[dict[str, Any]] = []
     if message["reasoning"]:
-        items.append(_reasoning_item(f"rs_{secrets.token_hex(8)}", message["reasoning"]))
+        items.append(_reasoning_item(f"rs_{secrets.token_hex(8)}", message["reasoning"], status=None))
     if message["content"] or not (message.get("tool_calls") or items):
         item = _message_item(f"msg_{secrets.token_hex(8)}", message["content"] or "", status="completed")
         if row["logprobs"]:
@@ -273,14 +283,14 @@ def _message_item(item_id: str, text: str | None, *, status: str) -> dict[str, A
     }
 
 
-def _reasoning_item(item_id: str, text: str) -> dict[str, Any]:
+def _reasoning_item(item_id: str, text: str | None, *, status: str | None) -> dict[str, Any]:
     return {
         "id": item_id,
         "summary": [],
         "type": "reasoning",
-        "content": [{"text": text, "type": "reasoning_text"}],
+        "content": None if text is None else [{"text": text, "type": "reasoning_text"}],
         "encrypted_content": None,
-        "status": None,
+        "status": status,
     }
 
 
@@ -448,7 +458,7 @@ class _ResponseStream:
             item = _message_item(self._item_id, None, status="in_progress")
             part = {"annotations": [], "text": "", "type": "output_text", "logprobs": []}
         elif kind == "reasoning":
-            item = {"id": self._item_id, "summary": [], "type": "reasoning", "status": "in_progress"}
+            item = _reasoning_item(self._item_id, None, status="in_progress")
             part = {"text": "", "type": "reasoning_text"}
         else:
             function = {"name": self._name, "arguments": ""}
@@ -481,7 +491,7 @@ class _ResponseStream:
             item = (
                 _message_item(self._item_id, self._text, status="completed")
                 if is_text
-                else _reasoning_item(self._item_id, self._text)
+                else _reasoning_item(self._item_id, self._text, status="completed")
             )
             name = "output_text" if is_text else "reasoning_text"
             events += [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import orjson
@@ -19,16 +19,16 @@ from mockserver.api.completions import run_to_end as run_completion
 from mockserver.api.errors import ApiError, BadParameter
 from mockserver.api.http import DONE, EventStream, json_response, read_body
 from mockserver.api.machine import Machine
-from mockserver.api.messages import Messages
+from mockserver.api.messages import SomeMessages
 from mockserver.api.sampling import Sampling
-from mockserver.api.schema import RequestModel, StreamOptions
+from mockserver.api.schema import ChatRequest, CompletionRequest, RequestModel, StreamOptions
 from mockserver.tokens import TOKEN_BYTES, num_tokens, unpack
 
 
 class BatchChatRequest(RequestModel):
     """``POST /v1/chat/completions/batch``; the other fields are the chat endpoint's."""
 
-    messages: Annotated[list[Annotated[Messages, Field(min_length=1)]], Field(min_length=1)]
+    messages: Annotated[list[SomeMessages], Field(min_length=1)]
     n: int | None = 1
 
 
@@ -87,29 +87,15 @@ async def render_chat(request: web.BaseRequest, machine: Machine) -> web.StreamR
 async def render_completion(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """The prompts that a completion request becomes."""
     call = await read_body(request, lambda data: prepared_completion(data, request.headers, machine))
-    rows = [
-        _rendered(
-            call.request_id,
-            prompt,
-            _shown_sampling(sampling, is_chat=False),
-            machine,
-            priority=call.placement.priority,
-            cache_salt=call.body.cache_salt,
-        )
-        for prompt, sampling in zip(call.prompts, call.samplings, strict=True)
-    ]
+    rows = []
+    for number, (prompt, sampling) in enumerate(zip(call.prompts, call.samplings, strict=True)):
+        request_id = call.request_id if len(call.prompts) == 1 else f"{call.request_id}-{number}"
+        rows.append(_rendered(request_id, prompt, sampling, call.body))
     return json_response(dumped(rows))
 
 
 def _rendered_chat(call: ChatCall, machine: Machine) -> dict[str, Any]:
-    row = _rendered(
-        call.request_id,
-        call.prompt,
-        _shown_sampling(call.sampling, is_chat=True),
-        machine,
-        priority=call.placement.priority,
-        cache_salt=call.body.cache_salt,
-    )
+    row = _rendered(call.request_id, call.prompt, call.sampling, call.body)
     if machine.settings.reasoning_parser:
         row["reasoning_ended"] = False
         kwargs = {
@@ -122,13 +108,7 @@ def _rendered_chat(call: ChatCall, machine: Machine) -> dict[str, Any]:
 
 
 def _rendered(
-    request_id: str,
-    prompt: bytes,
-    sampling: Mapping[str, Any],
-    machine: Machine,
-    *,
-    priority: int,
-    cache_salt: str | None,
+    request_id: str, prompt: bytes, sampling: Sampling, body: ChatRequest | CompletionRequest
 ) -> dict[str, Any]:
     return {
         "request_id": request_id,
@@ -136,35 +116,55 @@ def _rendered(
         "token_offsets": None,
         "features": None,
         "content_parts": None,
-        "sampling_params": sampling,
-        "model": machine.model_names[0],
+        "sampling_params": _shown_sampling(sampling, body),
+        "model": body.model,
         "reasoning_ended": None,
         "reasoning_parser_kwargs": None,
         "return_token_ids": None,
         "output_mode": "tokens",
-        "stream": False,
-        "stream_options": None,
-        "cache_salt": cache_salt,
-        "priority": priority,
+        "stream": bool(body.stream),
+        "stream_options": None if body.stream_options is None else body.stream_options.model_dump(),
+        "cache_salt": body.cache_salt,
+        "priority": body.priority,
         "kv_transfer_params": None,
         "ec_transfer_params": None,
     }
 
 
-def _shown_sampling(sampling: Sampling, *, is_chat: bool) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "presence_penalty": 0.0,
-        "frequency_penalty": 0.0,
-        "repetition_penalty": 1.0,
-        "temperature": 0.0 if sampling.is_greedy else 1.0,
+def _shown_sampling(sampling: Sampling, body: ChatRequest | CompletionRequest) -> dict[str, Any]:
+    """vLLM's parameters in their order; some that have their default are left out, as there."""
+    limits = sampling.limits
+    shown: dict[str, Any] = {} if sampling.num_choices == 1 else {"n": sampling.num_choices}
+    shown |= {
+        "presence_penalty": body.presence_penalty or 0.0,
+        "frequency_penalty": body.frequency_penalty or 0.0,
+        "repetition_penalty": 1.0 if body.repetition_penalty is None else body.repetition_penalty,
+        "temperature": 1.0 if body.temperature is None else body.temperature,
     }
     if not sampling.is_greedy:
-        shown |= {"top_p": 1.0, "min_p": 0.0}
-    shown |= {"stop": list(sampling.limits.stop), "stop_token_ids": sorted(sampling.limits.stop_token_ids)}
-    shown["max_tokens"] = sampling.limits.max_tokens
-    if is_chat:
+        shown["top_p"] = 1.0 if body.top_p is None else body.top_p
+        if body.top_k:
+            shown["top_k"] = body.top_k
+        shown["min_p"] = body.min_p or 0.0
+    if sampling.seed is not None:
+        shown["seed"] = sampling.seed
+    shown |= {"stop": list(limits.stop), "stop_token_ids": sorted(limits.stop_token_ids)}
+    if limits.ignore_eos:
+        shown["ignore_eos"] = True
+    if limits.max_tokens != _DEFAULT_MAX_TOKENS:
+        shown["max_tokens"] = limits.max_tokens
+    if limits.min_tokens:
+        shown["min_tokens"] = limits.min_tokens
+    if sampling.num_top_logprobs is not None:
+        shown["logprobs"] = sampling.num_top_logprobs
+    if isinstance(body, ChatRequest):
         shown["skip_special_tokens"] = False
-    return shown | {"output_kind": 2, "skip_clone": True, "bad_words": [], "skip_reading_prefix_cache": False}
+    kind = _DELTAS if body.stream else _WHOLE
+    return shown | {"output_kind": kind, "skip_clone": True, "bad_words": [], "skip_reading_prefix_cache": False}
+
+
+_DEFAULT_MAX_TOKENS = 16
+_DELTAS, _WHOLE = 1, 2
 
 
 class GenerateRequest(RequestModel):
@@ -172,7 +172,7 @@ class GenerateRequest(RequestModel):
 
     request_id: str | None = None
     token_ids: Annotated[list[int], Field(min_length=1)]
-    sampling_params: dict[str, Any] = Field(default_factory=dict)
+    sampling_params: dict[str, Any]
     model: str | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
@@ -208,7 +208,7 @@ async def generate(request: web.BaseRequest, machine: Machine) -> web.StreamResp
         "usage": _generate_usage(body, choices, machine).whole(),
         "prompt_logprobs": None,
         "prompt_token_id_logprobs": None,
-        "prompt_token_ids": None,
+        "prompt_token_ids": body.token_ids if body.return_token_ids else None,
         "mm_placeholders": None,
         "metrics": None,
         "kv_transfer_params": None,
@@ -283,7 +283,22 @@ def _generate_usage(body: GenerateRequest, choices: Sequence[Choice], machine: M
 
 
 async def abort_requests(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
-    """Abort requests by the ids that their answers carry; all of them if none is named."""
+    """``/abort_requests``: abort requests by the ids that their answers carry; all of them if none is named."""
+    named = await _named_requests(request)
+    aborted = _abort(named or [""], machine)
+    return json_response(orjson.dumps({"status": "aborted", "aborted": len(named) if named else aborted}))
+
+
+async def abort_generations(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """``/inference/v1/abort_requests``: abort requests by their ids."""
+    named = await _named_requests(request)
+    if not named:
+        raise ApiError("Missing 'request_ids' in request body", type="Bad Request")
+    _abort(named, machine)
+    return web.Response(body=b"")
+
+
+async def _named_requests(request: web.BaseRequest) -> list[str]:
     try:
         data = orjson.loads(await request.read())
     except orjson.JSONDecodeError:
@@ -291,12 +306,14 @@ async def abort_requests(request: web.BaseRequest, machine: Machine) -> web.Stre
     if not isinstance(data, dict):
         raise ApiError("Request body must be a JSON object", type="Bad Request")
     names = data.get("request_ids")
-    named = [str(name) for name in names] if isinstance(names, list) else []
-    live = list(machine.live_request_ids)
-    for request_id in live:
-        if not named or any(request_id.startswith(name) for name in named):
-            machine.driver.abort(request_id)
-    return json_response(orjson.dumps({"status": "aborted", "aborted": len(named or live)}))
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def _abort(prefixes: Sequence[str], machine: Machine) -> int:
+    found = [request_id for request_id in machine.live_request_ids if request_id.startswith(tuple(prefixes))]
+    for request_id in found:
+        machine.driver.abort(request_id)
+    return len(found)
 
 
 async def kv_event_sources(_request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:

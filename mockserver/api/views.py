@@ -71,13 +71,15 @@ def chat_view(reply: Reply, call_ids: Sequence[str], *, parallel: bool = True) -
     )
 
 
-def chat_deltas(reply: Reply, call_ids: Sequence[str], *, parallel: bool = True) -> list[bytes | None]:
+def chat_deltas(
+    reply: Reply, call_ids: Sequence[str], *, parallel: bool = True, with_reasoning: bool = True
+) -> list[bytes | None]:
     """For each token the ``delta`` object it shows, as JSON; None where it shows nothing."""
     deltas: list[bytes | None] = []
     for span, texts in _shown_texts(reply):
         if span.kind is Kind.TEXT:
             deltas += [b'{"content":%b}' % json_text(text) if text else None for text in texts]
-        elif span.kind is Kind.REASONING:
+        elif span.kind is Kind.REASONING and with_reasoning:
             deltas += [b'{"reasoning":%b}' % json_text(text) if text else None for text in texts]
         elif span.kind is Kind.ARGUMENTS and (parallel or span.call == 0):
             deltas += [_arguments_delta(span.call, text) if text else None for text in texts]

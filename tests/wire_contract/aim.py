@@ -21,6 +21,7 @@ RECORDED_VOCABULARY = 8192
 RECORDED_UNKNOWN_TOKEN = 99_999
 OUR_UNKNOWN_TOKEN = 199_999
 _ENOUGH_TOKENS = 2000
+_UNSAID = "\x01"
 _SHORTEST_CALL = 8
 _SIGNS_OF_A_CUT = ('"finish_reason":"length"', '"reason":"max_output_tokens"', '"stop_reason":"max_tokens"')
 
@@ -34,6 +35,8 @@ async def aimed(exchange: Exchange, ask: Ask) -> Any:
         return body
     body = copy.deepcopy(body)
     _name_our_tokens(body)
+    if exchange.sent.path.endswith("/render"):
+        return body
     if exchange.answer.status != 200 or not body.keys() & {"messages", "prompt", "input"}:
         return body
     if body.get("stop") or body.get("stop_token_ids"):
@@ -63,7 +66,7 @@ def _name_our_tokens(body: dict[str, Any]) -> None:
     elif isinstance(bias, dict):
         names = {RECORDED_EOS: str(SPECIAL_TOKENS["<|im_end|>"]), str(RECORDED_UNKNOWN_TOKEN): str(OUR_UNKNOWN_TOKEN)}
         body["logit_bias"] = {names.get(key, key): value for key, value in bias.items()}
-    for field in ("prompt", "allowed_token_ids", "stop_token_ids", "bad_token_ids", "tokens"):
+    for field in ("prompt", "allowed_token_ids", "stop_token_ids", "token_ids", "tokens"):
         if isinstance(body.get(field), list):
             body[field] = [OUR_UNKNOWN_TOKEN if one == RECORDED_UNKNOWN_TOKEN else one for one in body[field]]
 
@@ -71,6 +74,8 @@ def _name_our_tokens(body: dict[str, Any]) -> None:
 async def _stop_at_our_words(exchange: Exchange, body: dict[str, Any], ask: Ask) -> None:
     """A stop string or token that the recorded reply ran into: one that ours runs into."""
     if '"finish_reason":"stop"' not in _text(exchange):
+        if body.get("stop"):  # nothing that the recorded reply said: nothing that ours says
+            body["stop"] = [_UNSAID for _ in body["stop"]] if isinstance(body["stop"], list) else _UNSAID
         return
     free = {
         key: value for key, value in body.items() if key not in ("stop", "stop_token_ids", "stream", "stream_options")
@@ -116,7 +121,8 @@ async def _cut_our_reply(body: dict[str, Any], ask: Ask) -> None:
     num_tokens = usage.get("completion_tokens", usage.get("output_tokens")) // (body.get("n") or 1)
     limit = _limit(body)
     if limit and num_tokens < body[limit]:
-        body[limit] = max(1, min(num_tokens - 6, _SHORTEST_CALL) if (body.get("n") or 1) > 1 else num_tokens - 6)
+        is_repeated = (body.get("n") or 1) == 1 and (body.get("temperature") == 0 or body.get("seed") is not None)
+        body[limit] = max(1, num_tokens - 6 if is_repeated else min(num_tokens - 6, _SHORTEST_CALL))
 
 
 def _limit(body: dict[str, Any]) -> str | None:

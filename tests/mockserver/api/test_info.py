@@ -49,9 +49,11 @@ async def test_tokenized_conversation_is_the_prompt_of_a_chat(client: Client) ->
     assert answer["usage"]["prompt_tokens"] == tokens["count"]
 
 
-async def test_unknown_token_is_refused(client: Client) -> None:
-    status, _ = await client.post("/detokenize", {"tokens": [10**9]})
+async def test_unknown_token_has_no_text_and_a_number_too_large_is_refused(client: Client) -> None:
+    _, unknown = await client.post("/detokenize", {"tokens": [10**9]})
+    status, _ = await client.post("/detokenize", {"tokens": [10**10]})
 
+    assert unknown == {"prompt": ""}
     assert status == 400
 
 
