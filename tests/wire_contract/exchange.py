@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,24 +60,30 @@ class Exchange:
         return f"{self.number:03d}-{self.name}"
 
 
-def read_exchanges(directory: Path) -> Iterator[Exchange]:
-    """All exchanges of a directory in their order; files of other kinds are passed over."""
-    for path in sorted(directory.glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
+def read_exchanges(path: Path) -> Iterator[Exchange]:
+    """All exchanges of a directory in their order, or of one file of many lines; other files are passed over."""
+    if path.is_file():
+        with lzma.open(path, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                record = json.loads(line)
+                yield _exchange(f"{record['number']:03d}-{record['name']}", record)
+        return
+    for one in sorted(path.glob("*.json")):
+        record = json.loads(one.read_text(encoding="utf-8"))
         if isinstance(record, dict) and "request" in record and record.get("response"):
-            yield _exchange(path, record)
+            yield _exchange(one.stem, record)
 
 
-def _exchange(path: Path, record: dict[str, Any]) -> Exchange:
+def _exchange(label: str, record: dict[str, Any]) -> Exchange:
     request, response = record["request"], record["response"]
-    prefix, _, rest = path.stem.partition("-")
+    prefix, _, rest = label.partition("-")
     lines = response.get("sse_lines")
     left_after = response.get("client_disconnected_after_events")
     shown = tuple(line for _, line in lines if line) if lines is not None else None
     began_at = record.get("sent_at", 0.0)
     return Exchange(
         number=int(prefix) if prefix.isdigit() else 0,
-        name=rest or path.stem,
+        name=rest or label,
         note=record.get("note", ""),
         sent=Sent(
             method=request["method"],
