@@ -14,11 +14,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from loadgen import capabilities, doors
+from loadgen import capabilities, doors, recut
 from loadgen.architectures import assumptions
 from loadgen.call import Transport
 from loadgen.config import OWN_MOCK, Settings
-from loadgen.context import Conversation, system_message, tool_texts, user_message
+from loadgen.context import (
+    Conversation,
+    assistant_message,
+    system_message,
+    tool_message,
+    tool_texts,
+    user_message,
+)
 from loadgen.doors import Door
 from loadgen.harness import Harness
 from loadgen.live import LiveView
@@ -42,7 +49,7 @@ from traces.workload import Workload
 Summarize = Callable[..., dict[str, Any]]
 """``reports.summary.summarize``, handed in by the command line: the load generator only records."""
 
-_NUM_MEASURED_PROMPTS = 3
+_NUM_MEASURED_TASKS = 3
 _SAMPLE_PERIOD_S = 0.5
 _SAMPLE_PERIOD_REAL_S = 0.4
 """Over HTTP a look at the server costs a request: not more often than this in real time."""
@@ -131,13 +138,13 @@ class Performance:
             )
             if not server.is_mock:
                 target, abilities = await capabilities.find_out(target, clock)
-                await server.measure_tokenizer(first_prompts(self.workload.trajectories[:_NUM_MEASURED_PROMPTS]))
+                await server.measure_tokenizer(histories(self.workload.trajectories[:_NUM_MEASURED_TASKS]))
                 self.notes["server"] = (
                     f"{abilities.in_words()}; {server.tokens_per_token:.3g} of its tokens for each of ours"
                 )
             if settings.reset_prefix_cache and self.shard.is_first:
                 await server.reset_prefix_cache()
-            warm_up = first_prompts(self.shard.of(self.workload.trajectories)) if server.is_mock else ()
+            warm_up = histories(self.shard.of(self.workload.trajectories)) if server.is_mock else ()
             async with self._state(clock) as state:
                 starts_at = state.resumes_at if state else 0.0
                 async with doors.over_http(
@@ -260,13 +267,20 @@ async def _look_away() -> ServerSample | None:
     return None
 
 
-def first_prompts(tasks: Sequence[Trajectory]) -> Iterator[Conversation]:
-    """What the tasks' first prompts hold."""
+def histories(tasks: Sequence[Trajectory]) -> Iterator[Conversation]:
+    """Every text of the tasks, as one agent's history each."""
     for task in tasks:
-        messages = [user_message(task.user_prompt)]
+        conversation = Conversation(tools=tool_texts(recut.all_tools(task)), messages=[])
         if task.system_prompt:
-            messages.insert(0, system_message(task.system_prompt))
-        yield Conversation(tools=tool_texts(task.tools), messages=messages)
+            conversation.add(system_message(task.system_prompt))
+        conversation.add(user_message(task.user_prompt))
+        for turn in recut.steps(task):
+            if turn.user_message is not None:
+                conversation.add(user_message(turn.user_message))
+            conversation.add(assistant_message(turn))
+            for call in turn.tool_calls:
+                conversation.add(tool_message(call.call_id, call.result))
+        yield conversation
 
 
 def perform(

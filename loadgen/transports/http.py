@@ -25,6 +25,7 @@ KEEP_ALIVE_S = 4.0
 """Shorter than any server's (uvicorn's is 5 s): a connection is never used at the moment the server closes it."""
 _BUSY = (429, 503)
 _READ_BUFFER_BYTES = 1 << 20
+_NUM_WARM_CONNECTIONS = 320
 _CONNECT_TIMEOUT_S = 60.0
 """A host that does not answer at all is an error after this long; waiting for an answer has no limit."""
 
@@ -125,21 +126,23 @@ class HttpTransport:
         return replace(completion, is_retryable=True, retry_after_s=_seconds(retry_after))
 
     async def warm_up(self, conversations: Iterable[Conversation]) -> None:
-        """Let a mock server tokenise what the first prompts hold, and open a connection for each.
+        """Let a mock server tokenise what the prompts will hold, and open a connection for each.
 
         On a real node that is the work of other cores; a mock would do it in simulated time, which stands still for
         nobody. Nothing reaches the engine or its cache.
         """
         assert self._session is not None, "use the transport as `async with`"
         session = self._session
+        slots = asyncio.Semaphore(_NUM_WARM_CONNECTIONS)
 
         async def tokenize(conversation: Conversation) -> None:
-            body = b'{"messages":' + bytes(conversation.messages_json()) + b"]"
-            if tools := conversation.tools_json():
-                body += b',"tools":' + tools
-            with contextlib.suppress(aiohttp.ClientError, OSError):  # a server that cannot do this starts cold
-                async with session.post(self._tokenize_url, data=body + b"}", headers=self._headers) as response:
-                    await response.read()
+            async with slots:
+                body = b'{"messages":' + bytes(conversation.messages_json()) + b"]"
+                if tools := conversation.tools_json():
+                    body += b',"tools":' + tools
+                with contextlib.suppress(aiohttp.ClientError, OSError):  # a server that cannot do this starts cold
+                    async with session.post(self._tokenize_url, data=body + b"}", headers=self._headers) as response:
+                        await response.read()
 
         async with asyncio.TaskGroup() as group:
             for conversation in conversations:
