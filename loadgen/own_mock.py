@@ -42,11 +42,12 @@ async def own_mock(settings: Settings, *, time_scale: float, log_file: Path) -> 
     command = [
         *(sys.executable, "-m", "mockserver", "--host", "127.0.0.1", "--port", str(port)),
         *("--time-scale", repr(time_scale)),
+        "--stop-with-stdin",  # however this process ends, the server does not outlive it
         *server_flags(settings),
     ]
     with log_file.open("wb") as log:
         # A session of its own: Ctrl-C is for the load generator, which still has something to ask.
-        server = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: ASYNC220  # before anything is timed
+        server = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.PIPE, start_new_session=True)  # noqa: ASYNC220  # before anything is timed
     try:
         url = f"http://127.0.0.1:{port}"
         await _until_healthy(url, server, log_file)
@@ -74,6 +75,8 @@ async def _until_healthy(url: str, server: subprocess.Popen[bytes], log_file: Pa
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
     server.terminate()
+    assert server.stdin is not None
+    server.stdin.close()
     try:
         server.wait(timeout=_STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:

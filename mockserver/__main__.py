@@ -45,6 +45,8 @@ async def _serve(settings: ServerSettings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    if settings.stop_with_stdin:
+        loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_stdin, stopped)
     server = await start(settings)
     print(
         f"mockserver listening on {server.base_url} profile={settings.profile} time-scale={settings.time_scale:g}",
@@ -60,6 +62,12 @@ async def _serve(settings: ServerSettings) -> None:
             await server.stop()
     for wait in done:
         wait.result()
+
+
+def _stop_at_end_of_stdin(stopped: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), 4096):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        stopped.set()
 
 
 if __name__ == "__main__":

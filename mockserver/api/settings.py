@@ -50,6 +50,9 @@ class ServerSettings(NodeSettings):
     max_body_mb: float = _setting(64.0, "megabytes one request body may have")
     header_timeout: float = _setting(30.0, "real seconds a client may take to send a request's headers and body")
     keep_alive_timeout: float = _setting(75.0, "real seconds an idle connection is kept")
+    stop_with_stdin: bool = _setting(
+        False, "stop when standard input ends, as it does when the process that started the server is gone"
+    )
     grace_period: float = _setting(5.0, "real seconds that running requests get to finish after SIGTERM")
     # -- logs ----------------------------------------------------------------------------------------------------
     log_format: Literal["text", "json"] = _setting("text", "how log lines are written")

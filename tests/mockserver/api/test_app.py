@@ -189,6 +189,27 @@ def test_command_lets_running_streams_end_after_a_signal_and_exits_with_0() -> N
     process.stdout.close()
 
 
+def test_command_told_so_stops_when_whoever_started_it_is_gone() -> None:
+    """The pipe to its standard input ends with the process that holds it, even one that was killed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mockserver", "--port", "0", "--stop-with-stdin"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(b"mockserver listening on ")
+    process.stdin.write(b"anything\n")
+    process.stdin.flush()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.3)
+
+    process.stdin.close()
+
+    assert process.wait(timeout=10) == 0
+    process.stdout.close()
+
+
 @pytest.mark.parametrize("argv", [["--port", "x"], ["--what"], ["--host", "no.such.host.invalid"]])
 def test_command_refuses_nonsense_in_one_line_with_code_2(argv: list[str]) -> None:
     done = subprocess.run([sys.executable, "-m", "mockserver", *argv], capture_output=True, text=True, check=False)
