@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from mockserver.api import anthropic, chat, completions, info, responses, scale_out, sleep, status
+from mockserver.api import anthropic, chat, completions, info, openapi, responses, scale_out, sleep, status
 from mockserver.api.errors import ApiError, Detail, Unauthorized
 from mockserver.api.http import HttpRequest, json_response, read_json
 from mockserver.api.listener import Listener
@@ -34,6 +34,8 @@ _ROUTES: dict[str, dict[str, Handler]] = {
     "/health": {"GET": info.empty},
     "/ping": {"GET": info.empty, "POST": info.empty},
     "/version": {"GET": info.version},
+    "/docs": {"GET": openapi.swagger},
+    "/redoc": {"GET": openapi.redoc},
     "/metrics": {"GET": info.metrics, "POST": info.mounted_metrics},
     "/metrics/": {"GET": info.mounted_metrics},
     "/load": {"GET": info.load},
@@ -92,6 +94,7 @@ class App:
         self._routes = {**_ROUTES, **(_DEV_ROUTES if settings.dev_mode else {})}
         for path, methods in _SCALE_OUT_ROUTES.items():
             self._routes[path] = methods if settings.enable_scale_out else dict.fromkeys(methods, scale_out.disabled)
+        self._routes["/openapi.json"] = {"GET": self._describe}
         self._key_digests = [hashlib.sha256(key.encode()).digest() for key in settings.api_key]
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -138,6 +141,9 @@ class App:
         if not response.prepared:
             response.headers.update(machine.headers(request))
         return response
+
+    async def _describe(self, _request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:
+        return json_response(openapi.description(self._routes))
 
     def _handler(self, request: web.BaseRequest) -> Handler:
         if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:

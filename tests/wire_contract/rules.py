@@ -68,6 +68,8 @@ KIND_ONLY = {
     "signature": "made up for each answer",
     "thinking": "words of a random model",
     "partial_json": "words of a random model",
+    "paths": "describes the endpoints and bodies that are there",
+    "components": "describes the endpoints and bodies that are there",
     "vllm_config": "the recorded machine's configuration",
     "vllm_env": "the recorded machine's configuration",
     "system_env": "the recorded machine's configuration",

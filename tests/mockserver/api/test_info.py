@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -141,3 +142,15 @@ async def test_server_info_shows_no_key() -> None:
 
     assert status == 200
     assert "very-secret" not in text
+
+
+async def test_description_names_every_path_and_its_body(client: Client) -> None:
+    _, text = await client.get("/openapi.json")
+    described = json.loads(text)
+
+    reference = described["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]
+    assert reference["schema"]["$ref"] == "#/components/schemas/ChatRequest"
+    assert "messages" in described["components"]["schemas"]["ChatRequest"]["properties"]
+    for path in ("/docs", "/redoc"):
+        status, page = await client.get(path)
+        assert (status, "/openapi.json" in page) == (200, True)
