@@ -63,7 +63,7 @@ def _with_strange_fields(data: bytes, rng: random.Random) -> bytes:
                 continue
     if not values:
         return data
-    changed = copy.deepcopy(rng.choice(values))
+    changed = json.loads(json.dumps(rng.choice(values)))  # copy.deepcopy does not go as deep as JSON does
     holders = [holder for holder in _holders(changed) if holder]
     if holders:
         holder = rng.choice(holders)
