@@ -20,6 +20,8 @@ STREAM_INTERVAL = 16
 The first token comes at once and the last when it is due, whatever the interval."""
 _REAL_LAG_S = 0.02
 """How late such a machine is at times; a run is valid where that is little beside its answers' times."""
+MOST_TRIES = 3
+"""An automatic scale is halved after a try that was too fast; that many tries."""
 _MAX_LAG_SHARE = 0.05
 
 
