@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -200,8 +201,8 @@ def dumped(value: Any) -> bytes:
     """``value`` as JSON, whatever a client has put into its texts."""
     try:
         return orjson.dumps(value)
-    except TypeError:  # lone surrogates
-        return orjson.dumps(_cleaned(value))
+    except TypeError:  # lone surrogates, integers of more than 64 bits
+        return json.dumps(_cleaned(value), ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _dumped(body: dict[str, Any], extension: dict[str, Any] | None) -> bytes:
