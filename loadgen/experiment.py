@@ -77,8 +77,10 @@ def lag_limit(twin: Outcome) -> LagLimit:
 
 
 def is_too_fast(outcome: Outcome) -> bool:
-    """Whether a run is invalid for its lateness, which a lower time scale would mend."""
-    return not outcome.interrupted and any(" was late: " in reason for reason in outcome.header.invalid_reasons)
+    """Whether a run was given up, or is invalid, for its lateness, which a lower time scale would mend."""
+    if outcome.interrupted:
+        return False
+    return not outcome.header.complete or any(" was late: " in reason for reason in outcome.header.invalid_reasons)
 
 
 def digest_of(outcomes: Sequence[Outcome]) -> str:
