@@ -11,7 +11,7 @@ from aiohttp import web
 from pydantic import AfterValidator, Field, model_validator
 
 from mockserver.api.bodies import Usage, dumped
-from mockserver.api.chat import ChatCall, prepared, run_to_end, started, usage_of, whole_choice
+from mockserver.api.chat import ChatCall, checked, run_to_end, started, usage_of, whole_choice
 from mockserver.api.choices import Choice, bursts, count_finished, running
 from mockserver.api.errors import ApiError, unknown_model
 from mockserver.api.http import json_response, read_body
@@ -114,7 +114,7 @@ async def messages(request: web.BaseRequest, machine: Machine) -> web.StreamResp
     """Answer one Messages request."""
     body = await read_body(request, MessagesRequest.parse)
     try:
-        call = prepared(_as_chat(body), request.headers, machine)
+        call = checked(_as_chat(body), request.headers, machine)
     except ApiError as error:
         return _error(error)
     if not body.stream:

@@ -14,7 +14,7 @@ from mockserver.api.chat_stream import KIND, ChatStream, StreamOptions
 from mockserver.api.checks import check_chat
 from mockserver.api.choices import Choice, bursts, count_finished, ended, new_call_ids, running, timing, together
 from mockserver.api.compose import check_grammar, constraint_of, is_guided, replies_to
-from mockserver.api.errors import ApiError, unknown_model
+from mockserver.api.errors import ApiError, EngineRefusal, unknown_model
 from mockserver.api.http import DONE, EventStream, frame, json_response, read_body
 from mockserver.api.logprobs import chat_logprobs, prompt_logprobs
 from mockserver.api.machine import Machine, Placement, load_report, placement_of
@@ -23,7 +23,7 @@ from mockserver.api.sampling import Sampling, max_output_tokens, sampling_of
 from mockserver.api.schema import ChatRequest, NamedToolChoice
 from mockserver.api.views import chat_view
 from mockserver.clock import unix_seconds
-from mockserver.prompt import text_of
+from mockserver.prompt import end_of_turn, text_of
 from mockserver.tokens import num_tokens, unpack
 
 
@@ -59,6 +59,14 @@ async def chat_completions(request: web.BaseRequest, machine: Machine) -> web.St
     return stream
 
 
+def checked(data: Any, headers: Mapping[str, str], machine: Machine) -> ChatCall:
+    """``prepared``, for endpoints that tell of everything before they answer."""
+    call = prepared(data, headers, machine)
+    if call.late_error is not None:
+        raise call.late_error
+    return call
+
+
 def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> ChatCall:
     """Check a body in vLLM's order, and find its prompt and limits."""
     if isinstance(data, dict):
@@ -68,7 +76,11 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> ChatCal
         raise unknown_model(body.model, machine.model_names)
     machine.check_admission(body.n or 1)
     _check_tool_parser(body, machine)
-    prompt = chat_prompt(body, machine.encoder, max_model_len=machine.max_model_len, model=machine.model_names[0])
+    refusal: ApiError | None = None
+    try:
+        prompt = chat_prompt(body, machine.encoder, max_model_len=machine.max_model_len, model=machine.model_names[0])
+    except EngineRefusal as error:
+        refusal, prompt = error, end_of_turn()
     wanted = body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens
     max_tokens = max_output_tokens(wanted, num_tokens(prompt), machine.max_model_len)
     sampling = sampling_of(body, max_tokens)
@@ -89,7 +101,10 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> ChatCal
         ),
         num_prompt_logprobs=num_prompt_logprobs,
         placement=placement_of(headers, priority=body.priority, session_id=body.session_id),
-        late_error=sampling.late_error or _thinking_error(body, machine) or check_grammar(constraint_of(body)),
+        late_error=refusal
+        or sampling.late_error
+        or _thinking_error(body, machine)
+        or check_grammar(constraint_of(body)),
     )
 
 

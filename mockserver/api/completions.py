@@ -14,7 +14,7 @@ from mockserver.api.bodies import Envelope, Usage, completion_body, dumped, fina
 from mockserver.api.checks import check_completion
 from mockserver.api.choices import Choice, bursts, count_finished, ended, running, timing, together
 from mockserver.api.compose import check_grammar, constraint_of, is_guided, replies_to
-from mockserver.api.errors import ApiError, unknown_model
+from mockserver.api.errors import ApiError, EngineRefusal, unknown_model
 from mockserver.api.http import DONE, EventStream, frame, json_response, read_body
 from mockserver.api.logprobs import completion_logprobs, prompt_logprobs
 from mockserver.api.machine import Machine, Placement, load_report, placement_of
@@ -23,6 +23,7 @@ from mockserver.api.sampling import Sampling, max_output_tokens, sampling_of
 from mockserver.api.schema import CompletionRequest
 from mockserver.api.views import json_text, texts_by_token
 from mockserver.clock import unix_seconds
+from mockserver.prompt import end_of_turn
 from mockserver.tokens import decode, num_tokens, unpack
 
 KIND = "text_completion"
@@ -42,6 +43,8 @@ class CompletionCall:
     placement: Placement
     generates: bool
     """False where only the prompt is wanted back (echo with max_tokens 0)."""
+    late_error: ApiError | None
+    """What only the engine finds: a stream has begun by then and carries it as an event."""
 
     @property
     def num_choices(self) -> int:
@@ -52,7 +55,7 @@ class CompletionCall:
 async def completions(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """Answer one completion request."""
     call = await read_body(request, lambda data: prepared(data, request.headers, machine))
-    late_error = call.samplings[0].late_error or check_grammar(constraint_of(call.body))
+    late_error = call.late_error
     if not call.body.stream:
         if late_error is not None:
             raise late_error
@@ -67,6 +70,14 @@ async def completions(request: web.BaseRequest, machine: Machine) -> web.StreamR
     return stream
 
 
+def checked(data: Any, headers: Mapping[str, str], machine: Machine) -> CompletionCall:
+    """``prepared``, for endpoints that tell of everything before they answer."""
+    call = prepared(data, headers, machine)
+    if call.late_error is not None:
+        raise call.late_error
+    return call
+
+
 def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> CompletionCall:
     """Check a body in vLLM's order, and find its prompts and limits."""
     if isinstance(data, dict):
@@ -79,7 +90,11 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> Complet
     machine.check_admission(body.n)
     if body.suffix:
         raise ApiError("suffix is only supported for models with FIM completion rendering", param="suffix")
-    prompts = completion_prompts(body, machine.encoder, max_model_len=machine.max_model_len)
+    refusal: ApiError | None = None
+    try:
+        prompts = completion_prompts(body, machine.encoder, max_model_len=machine.max_model_len)
+    except EngineRefusal as error:
+        refusal, prompts = error, [end_of_turn()]
     generates = not (body.echo and body.max_tokens == 0)
     samplings = []
     for prompt in prompts:
@@ -103,6 +118,7 @@ def prepared(data: Any, headers: Mapping[str, str], machine: Machine) -> Complet
         num_prompt_logprobs=num_prompt_logprobs,
         placement=placement_of(headers, priority=body.priority, session_id=body.session_id),
         generates=generates,
+        late_error=refusal or samplings[0].late_error or check_grammar(constraint_of(body)),
     )
 
 

@@ -56,6 +56,10 @@ class BadParameter(ApiError):
         super().__init__(f"{message} ({', '.join(extras)})" if extras else message, param=parameter)
 
 
+class EngineRefusal(ApiError):
+    """What only the engine finds: a stream has begun by then and carries it as an event."""
+
+
 class InvalidBody(ApiError):
     """The request's body does not have the shape of the endpoint's."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mockserver.api.bodies import dumped
-from mockserver.api.errors import ApiError, BadParameter
+from mockserver.api.errors import ApiError, BadParameter, EngineRefusal
 from mockserver.api.messages import are_plain
 from mockserver.api.sampling import VOCABULARY_SIZE, check_requested_tokens
 from mockserver.api.schema import ChatRequest, CompletionRequest
@@ -81,7 +81,7 @@ def _completion_prompt(
     else:
         unknown = next((token_id for token_id in prompt if token_id >= VOCABULARY_SIZE), None)
         if unknown is not None:
-            raise ApiError(f"Token id {unknown} is out of vocabulary")
+            raise EngineRefusal(f"Token id {unknown} is out of vocabulary")
         ids = pack(list(prompt))
     if not ids:
         raise empty_prompt()
@@ -204,9 +204,9 @@ def fitted(ids: bytes, request: Any, max_model_len: int, *, counted_to_the_end: 
     )
 
 
-def empty_prompt() -> ApiError:
+def empty_prompt() -> EngineRefusal:
     """The answer to a request that gives the model nothing to go on from."""
-    return ApiError("The decoder prompt cannot be empty")
+    return EngineRefusal("The decoder prompt cannot be empty")
 
 
 def prompt_text(ids: bytes) -> str:

@@ -11,7 +11,7 @@ from aiohttp import web
 from pydantic import Field
 
 from mockserver.api.bodies import Usage, dumped
-from mockserver.api.chat import ChatCall, prepared, run_to_end, started, usage_of, whole_choice
+from mockserver.api.chat import ChatCall, checked, run_to_end, started, usage_of, whole_choice
 from mockserver.api.choices import Choice, bursts, count_finished, running
 from mockserver.api.errors import ApiError, BadParameter, InvalidBody, unknown_model
 from mockserver.api.http import json_response, read_body
@@ -67,7 +67,7 @@ async def responses(request: web.BaseRequest, machine: Machine) -> web.StreamRes
         raise unknown_model(body.model, machine.model_names)
     if body.previous_response_id is not None:
         raise _not_found(body.previous_response_id)
-    call = prepared(_as_chat(body), request.headers, machine)
+    call = checked(_as_chat(body), request.headers, machine)
     response_id = body.request_id or f"resp_{secrets.token_hex(8)}"
     if not body.stream:
         choice = (await run_to_end(call, machine))[0]

@@ -11,10 +11,10 @@ from aiohttp import web
 from pydantic import Field
 
 from mockserver.api.bodies import Usage, chat_body, dumped
-from mockserver.api.chat import ChatCall, prepared, run_to_end, whole_choice
+from mockserver.api.chat import ChatCall, checked, run_to_end, whole_choice
 from mockserver.api.choices import Choice, bursts, running, together
+from mockserver.api.completions import checked as checked_completion
 from mockserver.api.completions import count, started
-from mockserver.api.completions import prepared as prepared_completion
 from mockserver.api.completions import run_to_end as run_completion
 from mockserver.api.errors import ApiError, BadParameter
 from mockserver.api.http import DONE, EventStream, json_response, read_body
@@ -36,7 +36,7 @@ async def batch(request: web.BaseRequest, machine: Machine) -> web.StreamRespons
     """Several conversations in one request: a choice for each."""
     data = await read_body(request, _checked_batch)
     rest = {key: value for key, value in data.items() if key != "messages"}
-    calls = [prepared({**rest, "messages": one}, request.headers, machine) for one in data["messages"]]
+    calls = [checked({**rest, "messages": one}, request.headers, machine) for one in data["messages"]]
     ended = [(await run_to_end(call, machine))[0] for call in calls]
     rows = []
     for index, (call, choice) in enumerate(zip(calls, ended, strict=True)):
@@ -80,13 +80,13 @@ async def disabled(_request: web.BaseRequest, _machine: Machine) -> web.StreamRe
 
 async def render_chat(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """The prompt that a chat request becomes."""
-    call = await read_body(request, lambda data: prepared(data, request.headers, machine))
+    call = await read_body(request, lambda data: checked(data, request.headers, machine))
     return json_response(dumped(_rendered_chat(call, machine)))
 
 
 async def render_completion(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """The prompts that a completion request becomes."""
-    call = await read_body(request, lambda data: prepared_completion(data, request.headers, machine))
+    call = await read_body(request, lambda data: checked_completion(data, request.headers, machine))
     rows = []
     for number, (prompt, sampling) in enumerate(zip(call.prompts, call.samplings, strict=True)):
         request_id = call.request_id if len(call.prompts) == 1 else f"{call.request_id}-{number}"
@@ -192,7 +192,7 @@ async def generate(request: web.BaseRequest, machine: Machine) -> web.StreamResp
         "cache_salt": body.cache_salt,
         "priority": body.priority,
     }
-    call = prepared_completion(data, request.headers, machine)
+    call = checked_completion(data, request.headers, machine)
     request_id = f"generate-tokens-{body.request_id or secrets.token_hex(8)}"
     if body.stream:
         with running(machine, lambda: started(call, machine, watch=True)) as choices:

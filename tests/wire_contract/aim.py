@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from mockserver.api.sampling import VOCABULARY_SIZE
@@ -50,12 +51,19 @@ async def aimed(exchange: Exchange, ask: Ask) -> Any:
 
 def unaimed(answer: Answer) -> Answer:
     """An answer with our vocabulary's numbers replaced by the recorded one's, where error texts show them."""
-    if answer.status == 200 or answer.body is None:
-        return answer
-    text = answer.body.replace(str(OUR_UNKNOWN_TOKEN), str(RECORDED_UNKNOWN_TOKEN))
+    body, lines = answer.body, answer.lines
+    if answer.status != 200 and body is not None:
+        body = _with_recorded_numbers(body)
+    if lines is not None:
+        lines = tuple(_with_recorded_numbers(line) if '"error"' in line else line for line in lines)
+    return replace(answer, body=body, lines=lines)
+
+
+def _with_recorded_numbers(text: str) -> str:
+    text = text.replace(str(OUR_UNKNOWN_TOKEN), str(RECORDED_UNKNOWN_TOKEN))
     for size_of in ("Vocabulary size: {}", "logprobs of {}", "value={}"):
         text = text.replace(size_of.format(VOCABULARY_SIZE), size_of.format(RECORDED_VOCABULARY))
-    return Answer(status=answer.status, headers=answer.headers, body=text, lines=answer.lines)
+    return text
 
 
 def _name_our_tokens(body: dict[str, Any]) -> None:

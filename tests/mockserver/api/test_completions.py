@@ -84,3 +84,11 @@ async def test_unknown_token_is_refused(client: Client) -> None:
     status, answer = await client.post(PATH, {"prompt": [1, 200_000]})
 
     assert (status, answer["error"]["message"]) == (400, "Token id 200000 is out of vocabulary")
+
+
+async def test_what_only_the_engine_finds_reaches_a_stream_as_an_event(client: Client) -> None:
+    status, whole = await client.post("/v1/completions", {"prompt": [1, 10**8], "max_tokens": 2})
+    events = await client.stream("/v1/completions", prompt=[1, 10**8], max_tokens=2)
+
+    assert (status, whole["error"]["message"]) == (400, "Token id 100000000 is out of vocabulary")
+    assert events == [whole, "[DONE]"]
