@@ -15,7 +15,7 @@ from typing import Any
 from traces.domains import domain_of
 from traces.importers.chat import ConversationBuilder, schemas_of, text_of, to_json
 from traces.importers.clock_times import AgentTimes
-from traces.importers.fields import get, get_count, get_list, get_object, get_text, get_time
+from traces.importers.fields import get, get_count, get_label, get_list, get_object, get_text, get_time
 from traces.importers.groups import read_each
 from traces.importers.log import BadRecord, ImportLog
 from traces.importers.sources import Source
@@ -28,7 +28,7 @@ _MAX_DEPTH = 8
 def recognises(value: Any) -> bool:
     """Whether ``value`` is a trajectory of this format, or a list of them."""
     record = value[0] if isinstance(value, list) and value else value
-    return isinstance(record, dict) and str(record.get("schema_version")).startswith("ATIF")
+    return isinstance(record, dict) and get_label(record, "schema_version").startswith("ATIF")
 
 
 def read(source: Source, log: ImportLog) -> Iterator[Trajectory]:

@@ -7,6 +7,7 @@ as user records. What a subagent did stands in records with ``isSidechain``, in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +16,13 @@ from typing import Any
 from traces.domains import domain_of
 from traces.importers.chat import ConversationBuilder, text_of, to_json
 from traces.importers.clock_times import AgentTimes, between
-from traces.importers.fields import get, get_count, get_list, get_object, get_text, get_time
+from traces.importers.fields import get, get_count, get_label, get_list, get_object, get_text, get_time
 from traces.importers.log import BadRecord, ImportLog
 from traces.importers.sources import Source
 from traces.trajectory import Subagent, Trajectory
+
+_FILE_ID = re.compile(r"[\w.-]{1,128}", re.ASCII)
+"""What a file may be named after: the name comes from the recording."""
 
 NAME = "claude-code"
 _RECORD_TYPES = ("user", "assistant", "system", "summary", "attachment", "mode", "permission-mode", "progress")
@@ -191,7 +195,7 @@ class _Sidechains:
         """Records of this session's file that belong to subagents; older ones do not say to which."""
         agent_by_uuid: dict[str, str] = {}
         for record in records:
-            uuid, parent = str(get(record, "uuid")), str(get(record, "parentUuid"))
+            uuid, parent = get_label(record, "uuid"), get_label(record, "parentUuid")
             agent = get_text(record, "agentId") or agent_by_uuid.get(parent) or f"sidechain-{uuid}"
             agent_by_uuid[uuid] = agent
             self._records_by_agent.setdefault(agent, []).append(record)
@@ -231,6 +235,8 @@ class _Sidechains:
         self._log.note("subagents that no tool call's result names: left out", len(self._records_by_agent))
 
     def _from_file(self, agent_id: str) -> list[Any]:
+        if _FILE_ID.fullmatch(agent_id) is None:
+            return []
         folder = self._source.path.parent
         session_folder = folder / self._source.path.name.partition(".")[0] / "subagents"
         for path in (folder / f"agent-{agent_id}.jsonl", session_folder / f"agent-{agent_id}.jsonl"):

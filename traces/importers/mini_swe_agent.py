@@ -10,7 +10,7 @@ from typing import Any
 
 from traces.domains import domain_of
 from traces.importers.chat import ConversationBuilder, Measured, text_of
-from traces.importers.fields import get, get_count, get_list, get_object, get_text
+from traces.importers.fields import get, get_count, get_label, get_list, get_object, get_text
 from traces.importers.groups import read_each
 from traces.importers.log import ImportLog
 from traces.importers.sources import Source
@@ -21,7 +21,7 @@ NAME = "mini-swe-agent"
 
 def recognises(value: Any) -> bool:
     """Whether ``value`` is a trajectory of this format."""
-    return isinstance(value, dict) and str(value.get("trajectory_format")).startswith("mini-swe-agent")
+    return isinstance(value, dict) and get_label(value, "trajectory_format").startswith("mini-swe-agent")
 
 
 def read(source: Source, log: ImportLog) -> Iterator[Trajectory]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from traces.importers.chat import text_of, to_json
-from traces.importers.fields import get, get_list, get_object, get_text, get_time
+from traces.importers.fields import get, get_label, get_list, get_object, get_text, get_time
 from traces.importers.sources import parse_json
 
 CALL_OPERATIONS = ("chat", "text_completion", "generate_content", "completion")
@@ -38,7 +38,7 @@ class Span:
     def kind(self) -> str:
         """``call``, ``tool``, ``agent``, or nothing we know."""
         operation = self.attributes.get("gen_ai.operation.name")
-        stated = next((str(self.attributes[key]).lower() for key in _SPAN_KINDS if key in self.attributes), "")
+        stated = next((get_label(self.attributes, key).lower() for key in _SPAN_KINDS if key in self.attributes), "")
         if operation in CALL_OPERATIONS or stated == "llm" or any(key in self.attributes for key in _PROMPT_KEYS):
             return "call"
         if operation == "execute_tool" or stated == "tool":
@@ -72,11 +72,11 @@ def spans_in(value: Any) -> Iterator[Span]:
     resources = get(value, "resourceSpans") or get(value, "resource_spans")
     if isinstance(resources, list):
         for resource in resources:
-            service = _attributes(get_object(resource, "resource")).get("service.name")
+            service = get_label(_attributes(get_object(resource, "resource")), "service.name")
             scopes = get(resource, "scopeSpans") or get(resource, "scope_spans")
             for scope in scopes if isinstance(scopes, list) else []:
                 for span in get_list(scope, "spans"):
-                    yield _span(span, str(service or ""), "")
+                    yield _span(span, service, "")
         return
     trace_id = get_text(value, "trace_id")
     for span in get_list(value, "spans") if "spans" in value else [value]:
@@ -123,7 +123,7 @@ def _span(span: Any, service: str, trace_id: str) -> Span:
             attributes.setdefault(key, span[key])
     resource = span.get("resource_attributes")
     if isinstance(resource, dict):
-        service = str(resource.get("service.name") or service)
+        service = get_label(resource, "service.name") or service
     started = _time(span, "startTimeUnixNano", "start_time_unix_nano", "start_time")
     return Span(
         trace_id=get_text(span, "traceId") or get_text(span, "trace_id") or trace_id,
@@ -221,7 +221,7 @@ def _as_openai(message: dict[str, Any]) -> list[dict[str, Any]]:
 def _parts_text(parts: Any) -> str:
     if isinstance(parts, list):
         return "\n".join(
-            text_of(get(part, "content") or get(part, "text")) if isinstance(part, dict) else str(part)
+            text_of(get(part, "content") or get(part, "text")) if isinstance(part, dict) else text_of(part)
             for part in parts
         )
     return text_of(parts)

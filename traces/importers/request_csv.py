@@ -62,7 +62,7 @@ def _cells(line: bytes) -> list[str]:
 
 
 def _count(row: dict[str, str], names: tuple[str, ...]) -> int:
-    text = next((row[name] for name in names if name in row), "")
-    if not text.strip().isdecimal() or len(text) > 12:
+    text = next((row[name] for name in names if name in row), "").strip(" ")
+    if not (text.isascii() and text.isdecimal()) or len(text) > 12:
         raise BadRecord("a token count that is no number")
     return int(text)

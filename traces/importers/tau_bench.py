@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from traces.importers.chat import read_conversation
+from traces.importers.chat import read_conversation, text_of
 from traces.importers.fields import get_label, get_list
 from traces.importers.groups import read_each
 from traces.importers.log import ImportLog
@@ -44,7 +44,7 @@ def _read_run(run: Any, log: ImportLog) -> Trajectory:
 
 def domain_in(messages: list[Any]) -> str:
     """The simulated company: what the policy in the first message speaks of. All its tools are one server."""
-    policy = str(messages[0].get("content")).lower() if messages and isinstance(messages[0], dict) else ""
+    policy = text_of(messages[0].get("content")).lower() if messages and isinstance(messages[0], dict) else ""
     counts = {domain: policy.count(domain) for domain in _DOMAINS}
     best = max(_DOMAINS, key=lambda domain: counts[domain])
     return best if counts[best] else "environment"
