@@ -15,7 +15,7 @@ from traces.importers.log import ImportLog
 from traces.importers.sources import MAX_LINE_BYTES
 from traces.jsonl import TraceError, trajectory_line
 
-NUM_MUTATIONS = 60  # the same run with 1,000 a format found nothing more
+NUM_MUTATIONS = 1000
 
 
 @pytest.mark.parametrize("name", FIXTURES)
