@@ -52,6 +52,8 @@ class Request:
     limit_num_tokens: int = field(init=False)
     num_computed_tokens: int = field(init=False, default=0)
     """Tokens whose KV is written, or scheduled to be."""
+    steady_until: int = field(init=False, default=0)
+    """While fewer tokens are computed, decoding takes one after the other and nothing else: no block, no end."""
     num_placeholders: int = field(init=False, default=0)
     """Output tokens in flight: scheduled, not yet known (asynchronous scheduling)."""
     num_cached_tokens: int = field(init=False, default=0)

@@ -106,6 +106,7 @@ class Scheduler:
         budget = config.max_num_batched_tokens
         long_cap = self._long_prefill_cap()
         last_position = config.max_model_len - 1
+        num_steady_placeholders = 1 if is_async else 0
         num_decode_seqs = num_context_tokens = 0
         index = 0
         while index < len(running) and budget:
@@ -113,45 +114,57 @@ class Scheduler:
             index += 1
             num_placeholders = request.num_placeholders
             computed = request.num_computed_tokens
-            if num_placeholders and computed + 2 - num_placeholders >= request.limit_num_tokens:
-                continue  # what is in flight brings it to max_tokens
-            num_new = request.num_tokens + num_placeholders - computed
-            if (
-                num_new == 1
-                and request.num_prompt_tokens <= computed < last_position
-                and computed % block_size
-                and (num_placeholders or (computed + 1) % block_size)
-            ):
+            if computed < request.steady_until and num_placeholders == num_steady_placeholders:
                 # Nearly all there is: one token within a block. It takes none, and fills none that is known yet.
                 num_tokens_by_request[request] = 1
                 sampling.append(request)
                 request.num_computed_tokens = computed + 1
                 if is_async:
-                    request.num_placeholders = num_placeholders + 1
+                    request.num_placeholders = 2
                 num_decode_seqs += 1
                 num_context_tokens += computed
                 budget -= 1
                 continue
+            if num_placeholders and computed + 2 - num_placeholders >= request.limit_num_tokens:
+                continue  # what is in flight brings it to max_tokens
+            num_new = request.num_tokens + num_placeholders - computed
             if num_new > 1:
                 num_new = min(num_new, long_cap, budget, last_position - computed)
             if num_new <= 0 or computed >= last_position:
                 continue
             end = computed + num_new
-            num_more = -(-end // block_size) - request.table.num_blocks
-            if num_more > 0:
-                if num_more > self.pool.num_free:
-                    room = self._make_room(batch, request, num_more)
-                    budget += room.refund
-                    index -= room.num_earlier
-                    if not room.has_room:
-                        break
-                self.pool.take(request.table, num_more)
+            room = self._take_blocks(batch, request, -(-end // block_size))
+            budget += room.refund
+            index -= room.num_earlier
+            if not room.has_room:
+                break
             self.pool.cache(request.table, min(end, request.num_tokens) // block_size)
             self._advance(batch, request, num_new)
+            if num_new == 1 and computed >= request.num_prompt_tokens:
+                request.steady_until = self._steady_until(request)
             budget -= num_new
         batch.shape.num_decode_seqs += num_decode_seqs
         batch.shape.num_decode_context_tokens += num_context_tokens
         return budget
+
+    def _steady_until(self, request: Request) -> int:
+        """Up to where a decoding request's computed tokens may grow before it needs more than its next token."""
+        config = self.config
+        computed = request.num_computed_tokens
+        if not computed % config.block_size:
+            return 0
+        border = (computed // config.block_size + 1) * config.block_size
+        if config.async_scheduling:
+            return min(border, request.limit_num_tokens - 1, config.max_model_len - 1)
+        return min(border - 1, config.max_model_len - 1)  # the block's last token is known: it fills the block
+
+    def _take_blocks(self, batch: Batch, request: Request, num_blocks: int) -> _Room:
+        """Let a running request hold ``num_blocks``, preempting until they are free, or until it had to go itself."""
+        num_more = num_blocks - request.table.num_blocks
+        room = _NOBODY_MOVED if num_more <= self.pool.num_free else self._make_room(batch, request, num_more)
+        if room.has_room and num_more > 0:
+            self.pool.take(request.table, num_more)
+        return room
 
     def _make_room(self, batch: Batch, request: Request, num_blocks: int) -> _Room:
         """Preempt until ``num_blocks`` are free, or until the request itself had to go."""
@@ -175,7 +188,7 @@ class Scheduler:
     def _preempt(self, request: Request) -> None:
         self.pool.free(request.table)
         request.status = Status.PREEMPTED
-        request.num_computed_tokens = 0
+        request.num_computed_tokens = request.steady_until = 0
         request.num_preemptions += 1
         self.num_preemptions += 1
         self.waiting.add_first(request)
@@ -278,3 +291,6 @@ class _Room:
     """Tokens given back by preempted requests that this step had served already."""
     num_earlier: int
     """Preempted requests that stood before the one that needed room."""
+
+
+_NOBODY_MOVED = _Room(has_room=True, refund=0, num_earlier=0)
