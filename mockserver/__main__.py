@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from mockserver import list_profiles
 from mockserver.api.app import start
 from mockserver.api.logs import set_up_logs
 from mockserver.api.settings import ServerSettings
@@ -23,6 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the server; 0 when it was stopped, 2 when it was told something wrong."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments and arguments[0] == "profiles":
+        from mockserver import list_profiles  # noqa: PLC0415  # its table needs rich, which a server does not
+
         return list_profiles.main(arguments[1:])
     try:
         settings = load_settings(arguments, os.environ)
