@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import functools
 import os
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -174,9 +174,15 @@ def _perform(
     time_scale: float = 1.0,
     lag_limit: LagLimit | None = None,
 ) -> Outcome:
-    from reports import summary  # noqa: PLC0415  (numpy is not needed to refuse a flag)
+    from reports import measure, summary  # noqa: PLC0415  (numpy is not needed to refuse a flag)
 
-    summarize = functools.partial(summary.summarize, objectives=summary.parse_objectives(settings.goodput))
+    objectives = summary.parse_objectives(settings.goodput)
+    columns: list[measure.RunColumns] = []
+
+    def summarize(**records: Any) -> dict[str, Any]:
+        columns.append(measure.collect(**records))
+        return summary.summary_of(summary.numbers_of(columns[-1], objectives))
+
     if settings.workers > 1:
         return perform_with_workers(
             settings, workload, directory, summarize=summarize, run_id=run_id, time_scale=time_scale
@@ -185,7 +191,7 @@ def _perform(
     if settings.live:
         title = run_id if settings.is_virtual else f"{run_id} at {time_scale:g}x"
         view = LiveView(title=title, num_tasks=len(workload.trajectories), console=Console(stderr=True))
-    return perform(
+    outcome = perform(
         settings,
         workload,
         directory,
@@ -195,6 +201,7 @@ def _perform(
         view=view,
         lag_limit=lag_limit,
     )
+    return replace(outcome, columns=replace(columns[-1], header=outcome.header))
 
 
 def _compare_with_twin(outcome: Outcome, twin: Outcome) -> None:
@@ -215,7 +222,8 @@ def _tell(outcomes: Sequence[Outcome]) -> int:
 
     # What is piped into a file is not cut at 80 columns.
     console = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160)
-    print_comparison(compare([load_run(outcome.directory) for outcome in outcomes]), console)
+    runs = [load_run(one.directory) if one.columns is None else one.columns for one in outcomes]
+    print_comparison(compare(runs), console)
     for outcome in outcomes:
         print(f"results: {outcome.directory}")
     if any(outcome.interrupted for outcome in outcomes):

@@ -67,6 +67,8 @@ class Outcome:
     header: RunHeader
     summary: dict[str, Any]
     interrupted: bool
+    columns: Any = None
+    """Its records as the command line wants them for the table, where it has kept them; None: they are on disk."""
 
     @property
     def is_valid(self) -> bool:
