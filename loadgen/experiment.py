@@ -13,7 +13,7 @@ from loadgen.config import IN_PROCESS, Settings
 from loadgen.perform import Outcome
 from loadgen.recorder import LagLimit
 
-_CALLS_PER_REAL_S = 110.0
+_CALLS_PER_REAL_S = 150.0
 """What a machine with two cores carries, server and client together, with room to spare."""
 STREAM_INTERVAL = 256
 """Tokens in a chunk where simulated time runs faster than real: a chunk a token is more than a socket carries then.
