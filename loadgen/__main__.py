@@ -148,7 +148,7 @@ def _at_its_scale(
             if not experiment.is_too_fast(outcome) or time_scale <= 1.0:
                 break
             print(f"{run_id}: this machine does not carry {time_scale:g}x now", flush=True)
-            time_scale = max(time_scale / 2, 1.0)
+            time_scale = max(float(f"{time_scale * experiment.SLOWER:.3g}"), 1.0)
     if twin is not None and not outcome.interrupted:
         _compare_with_twin(outcome, twin)
     return outcome

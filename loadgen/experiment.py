@@ -13,15 +13,16 @@ from loadgen.config import IN_PROCESS, Settings
 from loadgen.perform import Outcome
 from loadgen.recorder import LagLimit
 
-_CALLS_PER_REAL_S = 200.0
+_CALLS_PER_REAL_S = 155.0
 """What a machine with two cores carries, server and client together, with room to spare."""
 STREAM_INTERVAL = 256
 """Tokens in a chunk where simulated time runs faster than real: a chunk a token is more than a socket carries then.
 The first token comes at once and the last when it is due, whatever the interval."""
-_REAL_LAG_S = 0.025
+_REAL_LAG_S = 0.03
 """How late such a machine is at times; a run is valid where that is little beside its answers' times."""
-MOST_TRIES = 3
-"""An automatic scale is halved after a try that was too fast; that many tries."""
+MOST_TRIES = 4
+SLOWER = 0.65
+"""After a try that was too fast, an automatic scale is this much of what it was; that many tries."""
 _MAX_LAG_SHARE = 0.05
 
 
