@@ -18,7 +18,6 @@ from mockserver.clock import run_wall
 from mockserver.settings import SettingsError
 from mockserver.tokens import encoding
 
-
 _GC_THRESHOLDS = (50_000, 50, 1000)
 """Collections of the oldest objects: a thousandth as often as by default. The block pool and the texts are a million
 objects that live long and form no cycles; walking them took 150 ms every few seconds, in which every token was late."""
