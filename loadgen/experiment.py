@@ -12,6 +12,7 @@ from loadgen.architectures import short_name
 from loadgen.config import IN_PROCESS, Settings
 from loadgen.perform import Outcome
 from loadgen.recorder import LagLimit
+from mockserver.clock import real_seconds
 
 _CALLS_PER_REAL_S = 155.0
 """What a machine with two cores carries, server and client together, with room to spare."""
@@ -20,6 +21,9 @@ STREAM_INTERVAL = 256
 The first token comes at once and the last when it is due, whatever the interval."""
 _REAL_LAG_S = 0.03
 """How late such a machine is at times; a run is valid where that is little beside its answers' times."""
+_SPEED_ROUNDS = 8
+_SPEED_STEPS = 200_000
+_SPEED_ROUND_S = 0.0085
 MOST_TRIES = 4
 SLOWER = 0.65
 """After a try that was too fast, an automatic scale is this much of what it was; that many tries."""
@@ -59,11 +63,22 @@ def carried_time_scale(twin: Outcome) -> float:
     """The time scale at which a machine with two cores carries a run over HTTP, judged by its virtual twin.
 
     Two things bound it: calls per real second, and how short the answers get beside the machine's own lateness.
+    Both depend on how fast the machine is at this moment.
     """
-    summary = twin.summary
-    by_load = summary["makespan_s"] * _CALLS_PER_REAL_S / summary["completed"]
-    by_lag = _MAX_LAG_SHARE * summary["p50_e2el_ms"] / 1000 / _REAL_LAG_S
+    summary, speed = twin.summary, machine_speed()
+    by_load = summary["makespan_s"] * _CALLS_PER_REAL_S * speed / summary["completed"]
+    by_lag = _MAX_LAG_SHARE * summary["p50_e2el_ms"] / 1000 / _REAL_LAG_S * speed
     return float(f"{max(1.0, min(by_load, by_lag)):.3g}")
+
+
+def machine_speed() -> float:
+    """How fast Python runs here and now; 1: as where the constants above were found. Other people's work counts."""
+    started_at = real_seconds()
+    for _ in range(_SPEED_ROUNDS):
+        place_by_number: dict[int, int] = {}
+        for number in range(_SPEED_STEPS):
+            place_by_number[number & 1023] = number ^ len(place_by_number)
+    return _SPEED_ROUNDS * _SPEED_ROUND_S / (real_seconds() - started_at)
 
 
 def lag_limit(twin: Outcome) -> LagLimit:
