@@ -54,7 +54,8 @@ async def replay(
     After ``duration_s`` no further task starts.
     """
     harness = harness or Harness()
-    slots = asyncio.Semaphore(max_concurrency or max(len(tasks), 1))
+    num_slots = max_concurrency or max(len(tasks), 1)
+    slots = asyncio.Semaphore(num_slots)
     started_at = clock.now()
     starts_until = math.inf if duration_s is None else started_at + duration_s
 
@@ -97,17 +98,16 @@ async def replay(
     async with asyncio.TaskGroup() as background:
         sampling = background.create_task(_sample(look, recorder, clock, sample_period_s))
         async with asyncio.TaskGroup() as agents:
-            for task, arrival in zip(tasks, arrives_at, strict=True):
+            for number, (task, arrival) in enumerate(zip(tasks, arrives_at, strict=True)):
                 due_at = started_at + arrival
                 await clock.sleep_until(due_at)
                 await slots.acquire()
                 if clock.now() >= starts_until:
                     break
                 recorder.num_tasks_started += 1
-                if not is_open_loop:
-                    due_at = clock.now()  # in a closed loop a task is due when there is room for it, and it is its turn
+                if number >= num_slots and not is_open_loop:
+                    due_at = clock.now()  # in a closed loop a task is due when there is room for it
                 agents.create_task(do(task, due_at), name=task.task_id)
-                await asyncio.sleep(0)  # noqa: TID251  (not a wait: the task sends its first call before the next starts)
         sampling.cancel()
     await _sample_once(look, recorder)
 

@@ -11,7 +11,7 @@ from loadgen.recorder import LagLimit, Recorder
 from loadgen.run import GaveUp, replay
 from loadgen.session import Session
 from loadgen.tools import ToolTimes
-from mockserver.clock import VirtualClock, run_virtual
+from mockserver.clock import VirtualClock, WallClock, run_virtual
 from tests.loadgen.fakes import FakeTransport, make_task, replay_virtually, see_nothing
 from traces.record import ServerSample
 from traces.trajectory import Trajectory, Turn
@@ -34,6 +34,44 @@ def test_at_most_so_many_tasks_are_at_work_and_the_next_is_due_when_there_is_roo
     assert transport.most_in_flight == 2
     assert [task.started_at for task in recorder.tasks] == [0.0, 0.0, 2.0, 2.0, 4.0]
     assert all(call.due_at == call.sent_at for call in recorder.calls)
+
+
+async def test_tasks_that_all_start_at_once_are_due_at_once_however_slowly_they_are_sent() -> None:
+    """The time it takes to send the opening burst is the load generator's lateness, not the tasks' schedule."""
+
+    class SlowlySent(WallClock):
+        """Every look at this clock takes a simulated second."""
+
+        looks = 0
+
+        def now(self) -> float:
+            self.looks += 1
+            return float(self.looks)
+
+        async def sleep_until(self, when: float) -> None:
+            await asyncio.sleep(0)
+
+    clock = SlowlySent()
+    recorder = Recorder()
+
+    await replay(
+        tasks(4),
+        (0.0,) * 4,
+        architecture=react,
+        clock=clock,
+        transport=FakeTransport(clock=clock),
+        look=see_nothing,
+        recorder=recorder,
+        tool_times=ToolTimes(seed=0),
+        max_concurrency=None,
+        sample_period_s=1e9,
+    )
+
+    first = [call for call in recorder.calls if call.index == 0]
+    assert len(first) == 4
+    assert len({call.due_at for call in first}) == 1
+    assert len({call.sent_at for call in first}) == 4
+    assert all(call.sent_at > call.due_at for call in first)
 
 
 def test_in_an_open_loop_waiting_for_room_counts_as_lateness() -> None:
