@@ -9,15 +9,16 @@ from typing import Any
 
 from aiohttp import web
 
+from mockserver.api.answer import answer
 from mockserver.api.bodies import Envelope, Usage, chat_body, chat_choice, final_chunk
 from mockserver.api.chat_stream import KIND, ChatStream, StreamOptions
 from mockserver.api.checks import check_chat
 from mockserver.api.choices import Choice, bursts, count_finished, ended, new_call_ids, running, timing, together
 from mockserver.api.compose import check_grammar, constraint_of, is_guided, replies_to
 from mockserver.api.errors import ApiError, EngineRefusal, unknown_model
-from mockserver.api.http import DONE, EventStream, frame, json_response, read_body
+from mockserver.api.http import DONE, EventStream, frame, read_body
 from mockserver.api.logprobs import chat_logprobs, prompt_logprobs
-from mockserver.api.machine import Machine, Placement, load_report, placement_of
+from mockserver.api.machine import Machine, Placement, placement_of
 from mockserver.api.prompts import chat_prompt, prompt_text
 from mockserver.api.sampling import Sampling, max_output_tokens, sampling_of
 from mockserver.api.schema import ChatRequest, NamedToolChoice
@@ -45,18 +46,15 @@ class ChatCall:
 async def chat_completions(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """Answer one chat request."""
     call = await read_body(request, lambda data: prepared(data, request.headers, machine))
-    if not call.body.stream:
-        if call.late_error is not None:
-            raise call.late_error
-        return json_response(await _whole_answer(call, machine), headers=load_report(request, machine))
-    if call.late_error is not None:
-        async with machine.event_stream(request) as stream:
-            await stream.send(b"data: %b\n\n" % call.late_error.body(), DONE)
-        return stream
-    with running(machine, lambda: started(call, machine, watch=True)) as choices:
-        async with machine.event_stream(request) as stream:
-            await _stream_answer(stream, call, choices, machine)
-    return stream
+    return await answer(
+        request,
+        machine,
+        is_stream=bool(call.body.stream),
+        late_error=call.late_error,
+        whole=lambda: _whole_answer(call, machine),
+        start=lambda: started(call, machine, watch=True),
+        send=lambda stream, choices: _stream_answer(stream, call, choices, machine),
+    )
 
 
 def checked(data: Any, headers: Mapping[str, str], machine: Machine) -> ChatCall:

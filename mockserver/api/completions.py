@@ -10,14 +10,15 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from mockserver.api.answer import answer
 from mockserver.api.bodies import Envelope, Usage, completion_body, dumped, final_chunk, running_completion_usage
 from mockserver.api.checks import check_completion
 from mockserver.api.choices import Choice, bursts, count_finished, ended, running, timing, together
 from mockserver.api.compose import check_grammar, constraint_of, is_guided, replies_to
 from mockserver.api.errors import ApiError, EngineRefusal, unknown_model
-from mockserver.api.http import DONE, EventStream, frame, json_response, read_body
+from mockserver.api.http import DONE, EventStream, frame, read_body
 from mockserver.api.logprobs import completion_logprobs, prompt_logprobs
-from mockserver.api.machine import Machine, Placement, load_report, placement_of
+from mockserver.api.machine import Machine, Placement, placement_of
 from mockserver.api.prompts import completion_prompts
 from mockserver.api.sampling import Sampling, max_output_tokens, sampling_of
 from mockserver.api.schema import CompletionRequest
@@ -55,19 +56,15 @@ class CompletionCall:
 async def completions(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
     """Answer one completion request."""
     call = await read_body(request, lambda data: prepared(data, request.headers, machine))
-    late_error = call.late_error
-    if not call.body.stream:
-        if late_error is not None:
-            raise late_error
-        return json_response(await _whole_answer(call, machine), headers=load_report(request, machine))
-    if late_error is not None:
-        async with machine.event_stream(request) as stream:
-            await stream.send(b"data: %b\n\n" % late_error.body(), DONE)
-        return stream
-    with running(machine, lambda: started(call, machine, watch=True)) as choices:
-        async with machine.event_stream(request) as stream:
-            await _stream_answer(stream, call, choices, machine)
-    return stream
+    return await answer(
+        request,
+        machine,
+        is_stream=bool(call.body.stream),
+        late_error=call.late_error,
+        whole=lambda: _whole_answer(call, machine),
+        start=lambda: started(call, machine, watch=True),
+        send=lambda stream, choices: _stream_answer(stream, call, choices, machine),
+    )
 
 
 def checked(data: Any, headers: Mapping[str, str], machine: Machine) -> CompletionCall:
