@@ -18,7 +18,7 @@ demo: $(VENV)/.installed
 	$(BIN)/loadgen experiment --clock virtual --out $(OUT)/virtual
 	@$(BIN)/reports compare $(OUT)/virtual/* --html $(OUT)/report.html > $(OUT)/report.txt
 	@echo "page: $(OUT)/report.html"
-	$(BIN)/loadgen experiment --target http --time-scale auto --out $(OUT)/http || test $$? = 1
+	$(BIN)/loadgen experiment --target http --time-scale auto --twins $(OUT)/virtual --out $(OUT)/http || test $$? = 1
 	@echo "pages: $(OUT)/report.html (virtual time), $(OUT)/report-http.html (over HTTP)"
 	@$(BIN)/reports compare $(OUT)/http/* --html $(OUT)/report-http.html > $(OUT)/report-http.txt
 

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from loadgen.perform import Outcome, RunError, perform
 from loadgen.recorder import LagLimit
 from loadgen.server_view import TargetError
 from loadgen.sources import READER
+from loadgen.twin import kept_twin, virtual_twin
 from loadgen.workers import perform_with_workers
 from mockserver.settings import OneLineParser, SettingsError, dashed
 from traces.jsonl import TraceError
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(settings: Settings, workload: Workload) -> int:
     run_id = f"{workload.name}-{short_name(settings.architecture)}-{_stamp()}"
-    twin = _twin(settings, workload) if settings.target == OWN_MOCK else None
+    twin = _kept_twin(settings, workload) or _twin(settings, workload)
     directory = Path(settings.out or f"runs/{run_id}")
     if settings.repeat == 1:
         return _tell([_at_its_scale(settings, workload, directory, run_id, twin)])
@@ -106,8 +107,11 @@ def _run(settings: Settings, workload: Workload) -> int:
 def _experiment(settings: Settings, workload: Workload) -> int:
     directory = Path(settings.out or f"runs/experiment-{_stamp()}")
     outcomes: list[Outcome] = []
-    for cell in experiment.cells(settings):
-        twin = _twin(cell.settings, workload) if settings.target == OWN_MOCK else None
+    cells = list(experiment.cells(settings))
+    # All of them are looked at before anything is run.
+    kept = {cell.name: _kept_twin(cell.settings, workload, cell.name) for cell in cells}
+    for cell in cells:
+        twin = kept[cell.name] or _twin(cell.settings, workload)
         outcomes.append(_at_its_scale(cell.settings, workload, directory / cell.name, cell.name, twin))
         if outcomes[-1].interrupted:
             break
@@ -120,7 +124,7 @@ def _sweep(settings: Settings, workload: Workload) -> int:
     directory = Path(settings.out or f"runs/sweep-{_stamp()}")
 
     def run(point: Settings, name: str) -> Outcome:
-        twin = _twin(point, workload) if point.target == OWN_MOCK else None
+        twin = _twin(point, workload)
         return _at_its_scale(point, workload, directory / name, name, twin)
 
     points = sweep.sweep(settings, run)
@@ -143,11 +147,21 @@ def _at_its_scale(
         time_scale = experiment.carried_time_scale(twin)
         settings = replace(settings, stream_interval=settings.stream_interval or experiment.STREAM_INTERVAL)
         limit = experiment.lag_limit(twin)
+        too_fast: list[str] = []
         for _ in range(experiment.MOST_TRIES):
-            outcome = _perform(settings, workload, directory, run_id=run_id, time_scale=time_scale, lag_limit=limit)
+            outcome = _perform(
+                settings,
+                workload,
+                directory,
+                run_id=run_id,
+                time_scale=time_scale,
+                lag_limit=limit,
+                notes={"tries": f"too fast for this machine: {', '.join(too_fast)}"} if too_fast else {},
+            )
             if not experiment.is_too_fast(outcome) or time_scale <= 1.0:
                 break
             print(f"{run_id}: this machine does not carry {time_scale:g}x now", flush=True)
+            too_fast.append(f"{time_scale:g}x")
             time_scale = max(float(f"{time_scale * experiment.SLOWER:.3g}"), 1.0)
     if twin is not None and not outcome.interrupted:
         _compare_with_twin(outcome, twin)
@@ -158,11 +172,18 @@ def _stamp() -> str:
     return datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
 
 
-def _twin(settings: Settings, workload: Workload) -> Outcome:
-    """The run in virtual time; only its summary is wanted."""
+def _twin(settings: Settings, workload: Workload) -> Outcome | None:
+    """The run in virtual time; None where the machine is not ours to copy."""
+    if settings.target != OWN_MOCK:
+        return None
     with tempfile.TemporaryDirectory(prefix="replayrig-") as scratch:
-        twin = experiment.virtual_twin(settings)
+        twin = virtual_twin(settings)
         return _perform(replace(twin, live=False), workload, Path(scratch), run_id="virtual twin")
+
+
+def _kept_twin(settings: Settings, workload: Workload, name: str = "") -> Outcome | None:
+    """The same from before, where ``--twins`` says where."""
+    return None if settings.twins is None else kept_twin(Path(settings.twins) / name, settings, workload.digest)
 
 
 def _perform(
@@ -173,6 +194,7 @@ def _perform(
     run_id: str,
     time_scale: float = 1.0,
     lag_limit: LagLimit | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> Outcome:
     from reports import measure, summary  # noqa: PLC0415  (numpy is not needed to refuse a flag)
 
@@ -200,6 +222,7 @@ def _perform(
         time_scale=time_scale,
         view=view,
         lag_limit=lag_limit,
+        notes=notes,
     )
     return replace(outcome, columns=replace(columns[-1], header=outcome.header))
 

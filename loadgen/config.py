@@ -43,6 +43,11 @@ class Settings(LoadSettings):
     sample_period: float | None = _setting(
         None, "simulated seconds between looks at the server; default: 0.5, then growing with the run"
     )
+    twins: str | None = _setting(
+        None,
+        "results of the same in virtual time, which a run over HTTP takes its time scale from; default: do it first",
+        only="run experiment",
+    )
     # -- what is shown ---------------------------------------------------------------------------------------------
     live: bool = _setting(True, "show progress while the run goes on")
 
@@ -50,6 +55,8 @@ class Settings(LoadSettings):
         LoadSettings.__post_init__(self)
         if self.sample_period is not None and not self.sample_period > 0:
             raise ValueError(f"sample_period must be more than 0, got {self.sample_period}")
+        if self.twins is not None and self.target != OWN_MOCK:
+            raise ValueError(f"twins are of runs against a mock of one's own: --target http, got {self.target}")
         if not self.sweep_values or not all(value > 0 for value in self.sweep_values):
             raise ValueError(f"sweep_values must be more than 0, got {list(self.sweep_values)}")
         if self.sweep_over == "max_concurrency" and any(value != round(value) for value in self.sweep_values):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from loadgen.call import Transport
 from loadgen.context import Conversation
+from loadgen.opening import Opening
 from loadgen.run import Look
 from loadgen.server_view import ServerView
 from loadgen.shard import at_once
@@ -29,6 +30,8 @@ class Door:
     """How late the server says it was."""
     max_model_len: int | None
     """The model's context, where the server says so."""
+    opening: Opening | None = None
+    """The standstill at the start, where there is one."""
 
 
 @asynccontextmanager
@@ -56,22 +59,50 @@ async def over_http(
     warm_up: Iterable[Conversation] = (),
     starts_at: float = 0.0,
     wait_for_start: Callable[[WallClock], Awaitable[None]] = at_once,
+    is_alone: bool = True,
 ) -> AsyncIterator[Door]:
-    """The server at ``target``, shown the conversations of ``warm_up``. When the door is open, it is ``starts_at``."""
+    """The server at ``target``, shown the conversations of ``warm_up``. When the door is open, it is ``starts_at``.
+
+    At more than real time's pace a server of ours and this clock stand still until the first calls are in: see
+    ``loadgen.opening``. Not where others send to the same server (``is_alone``), whose clocks nobody holds.
+    """
     async with HttpTransport(target, clock) as transport, _CLIENTS[client](target, clock, transport) as chosen:
         await transport.warm_up(warm_up)
-        offset_s = await view.clock_offset_s(clock)
-        shown_at, really_at = clock.now(), real_seconds()
-        clock.start(at=starts_at)
-        await wait_for_start(clock)
-        if offset_s is not None:
-            server_now = offset_s + shown_at + (real_seconds() - really_at) * clock.rate
-            transport.clock_offset_s = server_now - clock.now()
 
         async def look() -> ServerSample | None:
             return await view.sample(clock)
 
-        yield Door(transport=chosen, look=look, lag=view.lag, max_model_len=view.room)
+        held_at = await view.hold_clock() if is_alone and clock.rate > 1.0 else None
+        if held_at is None:
+            await _start_beside(view, clock, transport, starts_at=starts_at, wait_for_start=wait_for_start)
+            yield Door(transport=chosen, look=look, lag=view.lag, max_model_len=view.room)
+            return
+        clock.hold()
+        clock.start(at=starts_at)
+        transport.clock_offset_s = held_at - starts_at
+        opening = Opening(chosen, view, clock)
+        async with asyncio.TaskGroup() as group:
+            ending = group.create_task(opening.run(), name="opening")
+            yield Door(transport=opening, look=look, lag=view.lag, max_model_len=view.room, opening=opening)
+            ending.cancel()
+
+
+async def _start_beside(
+    view: ServerView,
+    clock: WallClock,
+    transport: HttpTransport,
+    *,
+    starts_at: float,
+    wait_for_start: Callable[[WallClock], Awaitable[None]],
+) -> None:
+    """Start ``clock``, and find out how a server's clock that nobody holds differs from it."""
+    offset_s = await view.clock_offset_s(clock)
+    shown_at, really_at = clock.now(), real_seconds()
+    clock.start(at=starts_at)
+    await wait_for_start(clock)
+    if offset_s is not None:
+        server_now = offset_s + shown_at + (real_seconds() - really_at) * clock.rate
+        transport.clock_offset_s = server_now - clock.now()
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -157,6 +157,7 @@ class Performance:
                     warm_up=warm_up,
                     starts_at=starts_at,
                     wait_for_start=self.shard.wait_for_start,
+                    is_alone=self.shard.is_whole,
                 ) as door:
                     assert self.header is None, "one performance, one run"
                     await self._through(door, clock, target=url, server=server, state=state)
@@ -218,6 +219,8 @@ class Performance:
             self.complete = True
         finally:
             self.server_lag = door.lag()
+            if door.opening is not None:
+                self.notes["start"] = door.opening.in_words()
 
     def _sample_period_s(self, rate: float | None) -> float:
         if self.settings.sample_period is not None:
@@ -296,10 +299,11 @@ def perform(
     view: LiveView | None = None,
     shard: Shard | None = None,
     lag_limit: LagLimit | None = None,
+    notes: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Do one run, or a shard of it, and finish its directory; Ctrl-C ends it early and keeps what was measured.
 
-    With a ``lag_limit`` it also ends early once the limit is passed.
+    With a ``lag_limit`` it also ends early once the limit is passed. ``notes`` go into the header.
     """
     performance = Performance(
         settings=settings,
@@ -310,6 +314,7 @@ def perform(
         view=view,
         shard=shard or Shard(),
         lag_limit=lag_limit,
+        notes=dict(notes or {}),
     )
     started_at, cpu_started_at = real_seconds(), cpu_seconds()
     tokens.encoding()  # built here, it does not make the first call late
@@ -368,7 +373,13 @@ def _finish(
         # What reached the client counts, where it is known: the server's own figure is a part of it.
         server_lag=None if lags else performance.server_lag,
         digest=recorder.digest(),
-        notes={**header.notes, **_notes(recorder), **performance.harness.notes(), **_own_notes(performance.own_load)},
+        notes={
+            **header.notes,
+            **performance.notes,
+            **_notes(recorder),
+            **performance.harness.notes(),
+            **_own_notes(performance.own_load),
+        },
         invalid_reasons=performance.own_load.reasons(),
     )
     records = {

@@ -162,6 +162,35 @@ class ServerView:
                 best = (way_s, status["simulated_s"] - (asked_at + way_s / 2))
         return None if best is None else best[1]
 
+    async def hold_clock(self) -> float | None:
+        """Make a server of ours stand still: its clock's instant; None where it does not do that."""
+        if not self.is_mock:
+            return None
+        url = f"{self.target.root_url}/replayrig/clock"
+        try:
+            async with self.session.put(url, headers=self.target.headers) as response:
+                if response.status != 200:
+                    return None
+                return float(orjson.loads(await response.read())["simulated_s"])
+        except (*_NO_ANSWER, orjson.JSONDecodeError):
+            return None
+
+    async def release_clock(self) -> None:
+        """Let its time go on. Raises TargetError where it does not answer."""
+        url = f"{self.target.root_url}/replayrig/clock"
+        try:
+            async with self.session.delete(url, headers=self.target.headers) as response:
+                body = await response.read()
+                if response.status != 200:
+                    raise TargetError(f"{url}: {refusal(response.status, body)}")
+        except _NO_ANSWER as error:
+            raise TargetError(f"{url}: {one_line(error)}") from None
+
+    async def num_requests(self) -> int:
+        """Requests that a server of ours has and has not ended; 0 where it does not say."""
+        status = await self._status()
+        return 0 if status is None else int(status.get("num_requests", 0))
+
     async def sample(self, clock: Clock) -> ServerSample | None:
         """The server now; None where it does not say enough."""
         if self.is_mock:

@@ -81,15 +81,20 @@ def cpu_seconds() -> float:
 
 
 class WallClock:
-    """Real time, ``rate`` simulated seconds per real second, starting at 0 when made."""
+    """Real time, ``rate`` simulated seconds per real second, starting at 0 when made.
 
-    __slots__ = ("_origin", "_rate", "_yielded_at")
+    It can be held: then it stands still, and whoever waits goes on waiting until it is released.
+    """
+
+    __slots__ = ("_held_at", "_origin", "_rate", "_released", "_yielded_at")
 
     def __init__(self, rate: float = 1.0) -> None:
         if not 0.0 < rate < math.inf:
             raise ValueError(f"rate must be a positive number of simulated seconds per second, got {rate}")
         self._rate = rate
         self._yielded_at = 0.0
+        self._held_at: float | None = None
+        self._released = asyncio.Event()
         self.start()
 
     @property
@@ -98,23 +103,51 @@ class WallClock:
         return self._rate
 
     def start(self, at: float = 0.0) -> None:
-        """Make this instant ``at``."""
+        """Make this instant ``at``; a clock that is held goes on being held."""
         self._origin = time.monotonic() - at / self._rate
+        if self._held_at is not None:
+            self._held_at = at
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it stands still."""
+        return self._held_at is not None
+
+    def hold(self) -> None:
+        """Stand still until ``release``."""
+        if self._held_at is None:
+            self._held_at = self.now()
+            self._released.clear()
+
+    def release(self) -> None:
+        """Go on from where it was held."""
+        if self._held_at is not None:
+            at, self._held_at = self._held_at, None
+            self.start(at)
+            self._released.set()
 
     def now(self) -> float:
         """Simulated seconds since the clock's start."""
+        if self._held_at is not None:
+            return self._held_at
         return (time.monotonic() - self._origin) * self._rate
 
     async def sleep_until(self, when: float) -> None:
         """Return at ``when`` or soon after it; event loops that fire timers early are waited for again."""
-        while (left_s := (when - self.now()) / self._rate) > 0.0:  # noqa: ASYNC110  # no event tells the time
-            await asyncio.sleep(left_s if left_s >= _SHORTEST_SLEEP_S else 0.0)
+        while (left_s := (when - self.now()) / self._rate) > 0.0:
+            if self._held_at is not None:
+                await self._released.wait()
+            else:
+                await asyncio.sleep(left_s if left_s >= _SHORTEST_SLEEP_S else 0.0)
 
     async def settle_until(self, when: float) -> None:
         """``sleep_until``; a late caller gives the others their turn often enough that none of them starves.
 
-        Not at every call: what a late caller brings meanwhile is then handed on together, which costs less.
+        Not at every call: what a late caller brings meanwhile is then handed on together, which costs less. While the
+        clock is held, everything that happens happens at that instant, so it does not return.
         """
+        if self._held_at is not None:
+            await self._released.wait()
         now = time.monotonic()
         if when > (now - self._origin) * self._rate:
             await self.sleep_until(when)

@@ -155,15 +155,20 @@ class RunWriter:
 def read_run(directory: Path) -> Run:
     """A run directory as it stands: of a run that was killed, everything up to its last whole record."""
     header = read_header(directory)
-    summary_path = directory / "summary.json"
     return Run(
         header=header,
         calls=list(iter_records(directory / "calls.jsonl", CallRecord, complete=header.complete)),
         tools=list(iter_records(directory / "tools.jsonl", ToolRecord, complete=header.complete)),
         tasks=list(iter_records(directory / "tasks.jsonl", TaskRecord, complete=header.complete)),
         samples=list(iter_records(directory / "server.jsonl", ServerSample, complete=header.complete)),
-        summary=_read_json(summary_path) if summary_path.exists() else {},
+        summary=read_summary(directory),
     )
+
+
+def read_summary(directory: Path) -> dict[str, Any]:
+    """The summary of a run directory; empty where the run has not ended."""
+    path = directory / "summary.json"
+    return _read_json(path) if path.exists() else {}
 
 
 def read_header(directory: Path) -> RunHeader:

@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from mockserver.api import anthropic, chat, completions, info, openapi, responses, scale_out, sleep, status
+from mockserver.api import anthropic, chat, completions, held_clock, info, openapi, responses, scale_out, sleep, status
 from mockserver.api.errors import ApiError, Detail, Unauthorized
 from mockserver.api.http import HttpRequest, json_response, read_json
 from mockserver.api.listener import Listener
@@ -75,6 +75,7 @@ _DEV_ROUTES: dict[str, dict[str, Handler]] = {
     "/is_paused": {"GET": sleep.is_paused},
     "/server_info": {"GET": info.server_info},
     "/abort_requests": {"POST": scale_out.abort_requests},
+    "/replayrig/clock": {"PUT": held_clock.held_clock, "DELETE": held_clock.held_clock},
     "/replayrig/faults": {"GET": info.faults, "PUT": info.faults, "DELETE": info.faults},
 }
 _GUARDED_PREFIXES = ("/v1", "/v2", "/inference", "/cohere")

@@ -125,6 +125,8 @@ class Machine:
         """Answers that have begun and not ended."""
         self.live_request_ids: set[str] = set()
         """The engine's requests of these answers."""
+        self.end_of_hold: asyncio.TimerHandle | None = None
+        """Releases the clock, where a client holds it."""
         self._numbers = itertools.count()
         self._scale_header = {} if clock.rate == 1.0 else {"x-replayrig-time-scale": f"{clock.rate:g}"}
 

@@ -84,6 +84,7 @@ async def status(_request: web.BaseRequest, machine: Machine) -> web.StreamRespo
                 "profile": machine.profile.name,
                 "time_scale": machine.clock.rate,
                 "simulated_s": machine.clock.now(),
+                "num_requests": len(machine.live_request_ids),
                 "max_num_seqs": machine.config.max_num_seqs * len(machine.driver.engines),
                 "lag_p99_s": machine.lag.summary().p99_s,
                 "engine": dataclasses.asdict(machine.driver.snapshot()),

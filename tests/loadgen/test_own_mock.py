@@ -67,6 +67,21 @@ def test_http_and_in_process_agree(tmp_path: Path, architecture: str) -> None:
     assert http.samples[-1].num_finished_requests == len(http.calls)
 
 
+def test_the_first_calls_of_a_scaled_run_arrive_at_one_instant_however_long_sending_them_takes(tmp_path: Path) -> None:
+    workload = write_workload(tmp_path / "tasks.jsonl", num_tasks=60)
+    out = tmp_path / "r"
+    main(["run", "--workload", workload, "--no-live", "--target", "http", "--time-scale", "50", "--out", str(out)])
+
+    run = read_run(out)
+    first = [call for call in run.calls if call.call_id.endswith("#0")]
+    assert len(first) == 60
+    assert {call.sent_at for call in first} == {0.0}
+    # The engine took as many of them as a step holds at that instant, and not one before it.
+    assert min(call.scheduled_at or 0.0 for call in first) == pytest.approx(0.0, abs=1e-9)
+    assert sum(call.scheduled_at == min(one.scheduled_at or 0.0 for one in first) for call in first) > 1
+    assert "while the first 60 calls were sent and read" in run.header.notes["start"]
+
+
 def test_at_a_scale_that_no_machine_carries_the_run_says_invalid_and_exits_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,8 @@ import os
 import signal
 import statistics
 import time
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -303,3 +305,56 @@ class TestWallClock:
             return num_turns
 
         assert run_wall(main) > 2
+
+
+class TestHeldClock:
+    def test_stands_still_and_goes_on_from_where_it_was_held(self) -> None:
+        clock = WallClock(rate=1000.0)
+        clock.hold()
+        clock.start(at=7.0)
+        time.sleep(0.01)
+        held = (clock.is_held, clock.now())
+        clock.release()
+
+        assert held == (True, 7.0)
+        assert not clock.is_held
+        assert 7.0 <= clock.now() < 7.0 + 1000.0
+
+    def test_whoever_waits_waits_for_the_release_too(self) -> None:
+        async def main() -> tuple[list[str], float]:
+            clock = WallClock(rate=100.0)
+            done: list[str] = []
+
+            async def wait(name: str, waiting: Coroutine[Any, Any, None]) -> None:
+                await waiting
+                done.append(name)
+
+            clock.hold()
+            now = clock.now()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(wait("later", clock.sleep_until(now + 1.0)))
+                group.create_task(wait("this instant", clock.settle_until(now)))
+                group.create_task(wait("past", clock.sleep_until(now)))
+                await asyncio.sleep(0.05)
+                before = list(done)
+                clock.release()
+            assert before == ["past"]
+            return done, clock.now() - now
+
+        done, elapsed_s = run_wall(main)
+        assert done == ["past", "this instant", "later"]
+        assert elapsed_s >= 1.0
+
+    def test_who_is_asleep_when_it_is_held_sleeps_longer(self) -> None:
+        async def main() -> float:
+            clock = WallClock(rate=10.0)
+            began_at = time.monotonic()
+            sleeping = asyncio.create_task(clock.sleep_until(clock.now() + 0.3))
+            await asyncio.sleep(0.005)
+            clock.hold()
+            await asyncio.sleep(0.1)
+            clock.release()
+            await sleeping
+            return time.monotonic() - began_at
+
+        assert run_wall(main) >= 0.1 + 0.02

@@ -191,3 +191,25 @@ async def test_what_reaches_a_late_machine_arrives_in_its_present() -> None:
     assert len(queue_times) > 5
     assert min(queue_times) >= 0.0
     assert driver.lag.summary().max_s > 1.0
+
+
+@pytest.mark.wall_clock
+async def test_what_comes_while_the_clock_is_held_arrives_at_one_instant_and_shares_the_first_step() -> None:
+    clock = WallClock(50.0)
+    clock.hold()
+    driver = make_driver(clock, async_scheduling=True)
+    loop = asyncio.create_task(driver.run())
+
+    generations = []
+    for name in ("a", "b", "c"):
+        generations.append(driver.submit(make_request(name, num_prompt_tokens=10, num_output_tokens=2)))
+        await asyncio.sleep(0.01)
+    waiting = driver.snapshot().num_waiting
+    clock.release()
+    for generation in generations:
+        await generation.wait()
+    loop.cancel()
+
+    assert waiting == 3
+    assert len({generation.arrived_at for generation in generations}) == 1
+    assert {generation.scheduled_at for generation in generations} == {generations[0].arrived_at}

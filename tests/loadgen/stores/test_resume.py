@@ -16,7 +16,7 @@ import pytest
 
 from loadgen.__main__ import main
 from loadgen.config import Settings
-from loadgen.experiment import virtual_twin
+from loadgen.twin import virtual_twin
 from tests.loadgen.stores.servers import Server, free_port, postgres_server, redis_server
 from traces.jsonl import Run, read_run
 
