@@ -6,7 +6,8 @@ FOLDER holds rows.jsonl, one request of a real server a line.
 The recording says how long the server's worker waited for a processor that others used; ``--less-waits`` takes that
 share out of the times of requests that were alone, which leaves what a machine of its own would have shown.
 
-Each error stands beside the floor: what the same requests differ by when the real server answers them again.
+Each error stands beside the floor: what the same requests differ by when the real server answers them again; and
+beside what the median of the fitted half's answers to the very same request would have predicted.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def main() -> int:
             scale, unit = UNITS[one.name]
             print(f"  {one.name:28s} {one.value * scale:9.4g} ({one.low * scale:.4g} to {one.high * scale:.4g}) {unit}")
         _print_errors(halves[predicted], calibration)
+        _print_best(halves[fitted], halves[predicted])
     _print_floor(*halves)
     return 0
 
@@ -124,7 +126,14 @@ def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timin
     start = min(row["send_wall"] for row in rows) - 10
 
     async def run(clock: VirtualClock) -> list[Timing]:
-        driver = Driver(Engine(config, calibration.step_cost), clock)
+        fit = calibration.fit
+
+        def frontend_delay_s(num_prompt_tokens: int) -> float:
+            if clock.now() < _PRIME_S:
+                return 0.0
+            return fit["frontend_s"].value + fit["frontend_per_prompt_token_s"].value * num_prompt_tokens
+
+        driver = Driver(Engine(config, calibration.step_cost), clock, frontend_delay_s=frontend_delay_s)
 
         async def send(number: int, row: dict[str, Any]) -> Timing:
             sent_at = row["send_wall"] - start
@@ -141,9 +150,7 @@ def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timin
                 await driver.submit(prime).wait()
             if num_blocks > num_cached_blocks:
                 path += (ChainRun(2 * number + 1, num_cached_blocks, num_blocks),)
-            fit = calibration.fit
-            way_s = fit["frontend_s"].value + fit["frontend_per_prompt_token_s"].value * row["prompt_tokens"]
-            await clock.sleep_until(sent_at + way_s + _PRIME_S)
+            await clock.sleep_until(sent_at + _PRIME_S)
             request = Request(
                 request_id=str(number),
                 num_prompt_tokens=row["prompt_tokens"],
@@ -178,6 +185,30 @@ def _print_errors(rows: list[dict[str, Any]], calibration: Calibration) -> None:
         kept = [pair for row, pair in zip(rows, pairs, strict=True) if (row["conc"] == 1) == is_alone]
         if kept:
             print(f"  predicting the other half, {len(kept)} requests {name}: {_errors(kept)}")
+
+
+def _print_best(fitted: list[dict[str, Any]], predicted: list[dict[str, Any]]) -> None:
+    """What no model of the machine can beat by much: the median answer to the very same requests in the other half."""
+    by_kind: dict[object, list[Timing]] = defaultdict(list)
+    for row in fitted:
+        by_kind[_kind(row)].append(_timing(row))
+    for name, is_alone in (("alone", True), ("in groups", False)):
+        pairs = [
+            (_timing(row), _median(by_kind[_kind(row)]))
+            for row in predicted
+            if (row["conc"] == 1) == is_alone and by_kind[_kind(row)]
+        ]
+        if pairs:
+            print(f"  the other half's median of the same request, {len(pairs)} requests {name}: {_errors(pairs)}")
+
+
+def _median(timings: list[Timing]) -> Timing:
+    tpots = [one.tpot_s for one in timings if one.tpot_s is not None]
+    return Timing(
+        ttft_s=float(np.median([one.ttft_s for one in timings])),
+        e2e_s=float(np.median([one.e2e_s for one in timings])),
+        tpot_s=float(np.median(tpots)) if tpots else None,
+    )
 
 
 def _print_floor(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:

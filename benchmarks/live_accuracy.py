@@ -140,7 +140,7 @@ async def _send_all(groups: list[list[Chain]], prober: Prober, clock: Clock, pre
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How long a request takes to the scheduler and its tokens back."""
+    """How long the front end takes with a request."""
 
     calibration: Calibration
 
@@ -166,7 +166,7 @@ def _predict(
     chain_by_prompt: dict[str, int] = {}
 
     async def run(clock: VirtualClock) -> list[Timing]:
-        driver = Driver(Engine(config, calibration.step_cost), clock)
+        driver = Driver(Engine(config, calibration.step_cost), clock, frontend_delay_s=way.seconds)
         running = asyncio.create_task(driver.run())
         timings: list[Timing] = []
 
@@ -182,7 +182,6 @@ def _predict(
                 path: BlockPath = (ChainRun(shared, 0, full),) if full else ()
                 path += (ChainRun(1_000_000 + number, full, end),) if end > full else ()
                 sent_at = clock.now()
-                await clock.sleep_until(sent_at + way.seconds(num_prompt))
                 request = Request(
                     request_id=str(number),
                     num_prompt_tokens=num_prompt,

@@ -160,7 +160,9 @@ class Driver:
         self._rank_by_id: dict[str, int] = {}
         self._num_watched = 0
         self._frontend_delay_s = frontend_delay_s
-        """Seconds from a request's arrival to the scheduler, by its prompt's tokens; None: at once."""
+        """Seconds that the front end takes with a request, by its prompt's tokens; None: none."""
+        self._frontend_free_at = [-math.inf] * len(self.engines)
+        """Each rank has a front end that reads one request after the other, as vLLM's API server does."""
         self._entrance_by_id: dict[str, asyncio.Task[None]] = {}
         """Requests that have arrived and are not with the scheduler yet."""
         self.on_step: Callable[[int, StepResult], None] | None = None
@@ -187,7 +189,8 @@ class Driver:
         if delay_s:
             self.engines[rank].check(request)
             request.arrived_at = arrived_at
-            entrance = self._enter(request, rank, arrived_at, arrived_at + delay_s)
+            enters_at = self._frontend_free_at[rank] = max(arrived_at, self._frontend_free_at[rank]) + delay_s
+            entrance = self._enter(request, rank, arrived_at, enters_at)
             self._entrance_by_id[request.request_id] = asyncio.get_running_loop().create_task(entrance)
         else:
             self._hand_over(request, rank, arrived_at)
