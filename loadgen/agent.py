@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from loadgen.abilities import error_text
 from loadgen.call import Call, DoneCall, record_of
 from loadgen.context import (
+    TOKEN_IDS,
     Conversation,
     Message,
     assistant_message,
@@ -100,7 +101,7 @@ class Agent:
         answer = await self._call(reply, num_output_tokens, is_overhead=is_overhead)
         self._grow(answer)
         self.open_calls = None
-        if answer is not reply:
+        if answer is not reply and TOKEN_IDS not in answer:  # ids are text, in which no tool call can be told apart
             self.open_calls = match_calls(turn.tool_calls, answer)
             for call_id in self.open_calls.unknown_ids:
                 self._grow(tool_message(call_id, NO_RESULT))

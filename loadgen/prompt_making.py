@@ -73,26 +73,28 @@ async def for_foreign(
         return PromptMaking(target=target, prompt_ids=prompt_ids, notes=(abilities.in_words(), note))
     target, abilities = await capabilities.find_out(target, clock)
     words = abilities.in_words()
-    await server.measure_tokenizer(histories(tasks[:_NUM_MEASURED_TASKS]))
-    size = f"{server.tokens_per_token:.3g} of its tokens for each of ours"
+    size = "how many of its tokens make one of ours is unknown"
+    if await server.measure_tokenizer(histories(tasks[:_NUM_MEASURED_TASKS])):
+        size = f"{server.tokens_per_token:.3g} of its tokens for each of ours"
     if not settings.fit_prompts:
         return PromptMaking(target=target, notes=(words, size))
     counts = TokenCounts(server=server, target=target)
     found = await counts.find_way()
     if found is None:
-        return PromptMaking(target=target, notes=(words, "prompts are not fitted: the server does not count them"))
+        note = "texts are not fitted: the server does not count them"
+        return PromptMaking(target=target, notes=(words, size, note))
     name, count = found
     server.expect_our_lengths(margin=FITTED_MARGIN)
     fitted = FittedPrompts(count=count, seed=settings.seed, answers_are_live=settings.history == "live")
     started_at = real_seconds()
     await _fit_all(fitted, settings, shard, tasks, max_model_len=server.room)
     note = (
-        f"{size} before texts were fitted: {fitted.num_pieces:,} of them by {name}, {counts.num_asked:,} counts in"
+        f"{fitted.num_pieces:,} texts fitted by {name}: {counts.num_asked:,} counts in"
         f" {real_seconds() - started_at:.1f} s"
     )
     if fitted.num_left:
         note += f"; {fitted.num_left:,} stay as they are, which the server would not count"
-    return PromptMaking(target=target, fitted=fitted, notes=(words, note))
+    return PromptMaking(target=target, fitted=fitted, notes=(words, size, note))
 
 
 async def _fit_all(

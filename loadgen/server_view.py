@@ -105,17 +105,18 @@ class ServerView:
         except (orjson.JSONDecodeError, AttributeError):
             return  # answered 200 in words of its own
 
-    async def measure_tokenizer(self, conversations: Iterable[Conversation]) -> None:
-        """How many tokens the server makes of a text, against ours: by its /tokenize, where it has one."""
+    async def measure_tokenizer(self, conversations: Iterable[Conversation]) -> bool:
+        """How many tokens the server makes of a text, against ours: by its /tokenize; False where it has none."""
         ours = theirs = 0
         for conversation in conversations:
             count = await self._count_tokens(conversation)
             if count is None:
-                return
+                return False
             theirs += count
             ours += num_tokens(conversation)
         if ours:
             self.tokens_per_token = theirs / ours
+        return bool(ours)
 
     async def _count_tokens(self, conversation: Conversation) -> int | None:
         body: dict[str, Any] = {"messages": conversation.messages}
