@@ -11,6 +11,7 @@ it. The twin of a history depends on the history only, so prompts that begin ali
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,6 +57,8 @@ class FittedPrompts:
 
     count: Count
     seed: int = 0
+    share: float = 1.0
+    """What is left of an average text, as a first guess."""
     answers_are_live: bool = False
     """Answers stay as the server gave them, and nothing makes up for their length."""
     num_left: int = 0
@@ -85,7 +88,7 @@ class FittedPrompts:
         if fitted_tools is None:
             fitted_tools = self._tools[tuple(tools)] = tuple(await asyncio.gather(*map(self._tool, tools)))
         twin = _Twin(Conversation(tools=fitted_tools))
-        twin.ours = HEADER_TOKENS + _tools_size(tools)
+        twin.ours = HEADER_TOKENS + _tools_size(tuple(tools))
         head = _until_answer(messages)
         system = head[:1] if head and head[0]["role"] == "system" else []
         excess = 0
@@ -139,7 +142,11 @@ class FittedPrompts:
             alone = await self.count([_WORD], [_TOOL])
             num_tokens = alone + tokens.count(text) + 1
             return await fit(
-                piece_of_tool(text), num_tokens, lambda one: self.count([_WORD], [_TOOL, one]), seed=self.seed
+                piece_of_tool(text),
+                num_tokens,
+                lambda one: self.count([_WORD], [_TOOL, one]),
+                seed=self.seed,
+                share=self.share,
             )
 
         tool, _ = await self._once(("tool", text), fitted, text, 0)
@@ -156,7 +163,7 @@ class FittedPrompts:
         """``messages`` such that ``count`` finds ``num_tokens``: the same ones where all of this and ``key`` is."""
         return await self._once(
             (key, num_tokens, _keys(messages)),
-            lambda: fit(piece_of_messages(messages), num_tokens, count, seed=self.seed),
+            lambda: fit(piece_of_messages(messages), num_tokens, count, seed=self.seed, share=self.share),
             list(messages),
             num_tokens,
         )
@@ -204,7 +211,8 @@ def _context(before: Sequence[Message], first: Message) -> list[Message]:
     return _AFTER_CALL if last.get("tool_calls") else _AFTER_TEXT
 
 
-def _tools_size(tools: Sequence[str]) -> int:
+@functools.lru_cache(maxsize=4096)
+def _tools_size(tools: tuple[str, ...]) -> int:
     return TOOLS_BEGIN_TOKENS + sum(tokens.count(one) + 1 for one in tools) + TOOLS_END_TOKENS if tools else 0
 
 

@@ -84,8 +84,13 @@ async def for_foreign(
         note = "texts are not fitted: the server does not count them"
         return PromptMaking(target=target, notes=(words, size, note))
     name, count = found
+    fitted = FittedPrompts(
+        count=count,
+        seed=settings.seed,
+        share=min(1.0, 1.0 / server.tokens_per_token),
+        answers_are_live=settings.history == "live",
+    )
     server.expect_our_lengths(margin=FITTED_MARGIN)
-    fitted = FittedPrompts(count=count, seed=settings.seed, answers_are_live=settings.history == "live")
     started_at = real_seconds()
     await _fit_all(fitted, settings, shard, tasks, max_model_len=server.room)
     note = (

@@ -45,6 +45,22 @@ def test_a_text_is_cut_or_filled_up_to_exactly_what_is_wanted(num_tokens: int) -
     assert content[:12] == text[:12]
 
 
+def test_a_good_first_guess_saves_counts() -> None:
+    num_counts = []
+
+    async def count(one: list[Message]) -> int:
+        num_counts.append(1)
+        return count_prompt(one)
+
+    piece = piece_of_messages([user_message(str(filler("text", 300)))])
+    for share in (1.0, 0.48):
+        num_counts.append(0)
+        assert asyncio.run(fit(piece, 313, count, seed=0, share=share))[1] == 313
+
+    whole, guessed = (len(part) for part in "".join(map(str, num_counts)).split("0")[1:])
+    assert guessed < whole
+
+
 def test_what_cannot_be_short_enough_is_as_short_as_it_can_be() -> None:
     built, counted = fitted([user_message("some words")], 5)
 
