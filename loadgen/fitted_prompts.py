@@ -31,6 +31,7 @@ from traces.prompt_size import (
 )
 
 _TOOL = '{"type":"function","function":{"name":"x","description":"x","parameters":{"type":"object","properties":{}}}}'
+_AROUND_TOOLS = TOOLS_BEGIN_TOKENS + TOOLS_END_TOKENS
 _WORD = user_message("x")
 _CALL = {"id": "replayrig", "type": "function", "function": {"name": "x", "arguments": "{}"}}
 _AFTER_CALL: list[Message] = [_WORD, {"role": "assistant", "content": None, "tool_calls": [_CALL]}]
@@ -84,9 +85,7 @@ class FittedPrompts:
 
     async def _opened(self, tools: Sequence[str], messages: Sequence[Message]) -> _Twin:
         """A twin with the tools and all that comes before the first answer."""
-        fitted_tools = self._tools.get(tuple(tools))
-        if fitted_tools is None:
-            fitted_tools = self._tools[tuple(tools)] = tuple(await asyncio.gather(*map(self._tool, tools)))
+        fitted_tools = await self._fitted_tools(tuple(tools))
         twin = _Twin(Conversation(tools=fitted_tools))
         twin.ours = HEADER_TOKENS + _tools_size(tuple(tools))
         head = _until_answer(messages)
@@ -137,20 +136,37 @@ class FittedPrompts:
     async def _measured(self, messages: Sequence[Message]) -> tuple[None, int]:
         return None, await self.count(messages, ())
 
-    async def _tool(self, text: str) -> str:
-        async def fitted() -> tuple[str, int]:
-            alone = await self.count([_WORD], [_TOOL])
-            num_tokens = alone + tokens.count(text) + 1
-            return await fit(
-                piece_of_tool(text),
-                num_tokens,
-                lambda one: self.count([_WORD], [_TOOL, one]),
-                seed=self.seed,
-                share=self.share,
-            )
+    async def _fitted_tools(self, tools: tuple[str, ...]) -> tuple[str, ...]:
+        """The first tools make up for what the template says around them: their start is what tool sets share."""
+        fitted = self._tools.get(tools)
+        if fitted is None and tools:
+            excess = (await self._once("around tools", self._around_tools, None, _AROUND_TOOLS))[1] - _AROUND_TOOLS
+            found = []
+            for text in tools:
+                size = tokens.count(text) + 1
+                one, counted = await self._once(
+                    ("tool", text, size - excess), functools.partial(self._tool, text, size - excess), text, size
+                )
+                excess += counted - size
+                found.append(one)
+            fitted = self._tools[tools] = tuple(found)
+        return fitted or ()
 
-        tool, _ = await self._once(("tool", text), fitted, text, 0)
-        return str(tool)
+    async def _tool(self, text: str, num_tokens: int) -> tuple[str, int]:
+        """The tool ``text`` with ``num_tokens``, and how many it has got."""
+        before = await self.count([_WORD], [_TOOL])
+        tool, counted = await fit(
+            piece_of_tool(text),
+            before + num_tokens,
+            lambda one: self.count([_WORD], [_TOOL, one]),
+            seed=self.seed,
+            share=self.share,
+        )
+        return tool, counted - before
+
+    async def _around_tools(self) -> tuple[None, int]:
+        none, one, two = [await self.count([_WORD], [_TOOL] * number) for number in range(3)]
+        return None, (one - none) - (two - one)
 
     async def _fitted(
         self,
@@ -213,7 +229,7 @@ def _context(before: Sequence[Message], first: Message) -> list[Message]:
 
 @functools.lru_cache(maxsize=4096)
 def _tools_size(tools: tuple[str, ...]) -> int:
-    return TOOLS_BEGIN_TOKENS + sum(tokens.count(one) + 1 for one in tools) + TOOLS_END_TOKENS if tools else 0
+    return _AROUND_TOOLS + sum(tokens.count(one) + 1 for one in tools) if tools else 0
 
 
 def _size(message: Message) -> int:

@@ -8,7 +8,7 @@ each wherever words are tokens at all. What the result counts is measured, never
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from zlib import crc32
@@ -19,7 +19,7 @@ from loadgen.context import Message
 
 T = TypeVar("T")
 
-_MOST_TRIES = 8
+_MOST_TRIES = 12
 _PADDING = ["the", "of", "and", "to", "in", "is", "for", "on", "with", "that", "as", "by", "it", "from", "at", "be"]
 _SHORTEST_ARGUMENT = 24
 """Arguments of tool calls that are shorter are names and numbers, which stay."""
@@ -38,7 +38,7 @@ class Piece(Generic[T]):
         whole = sum(map(len, self.texts))
         texts = list(self.texts)
         if num_chars < whole:
-            texts = [text[: len(text) * num_chars // whole] for text in texts]
+            texts = [text[: len(text) * num_chars // whole].rstrip() for text in texts]
         if num_padding:
             longest = max(range(len(texts)), key=lambda number: len(self.texts[number]))
             draw = random.Random(f"{seed}/fit/{crc32(self.texts[longest].encode('utf-8', 'replace'))}")
@@ -58,6 +58,7 @@ async def fit(
     part = piece.shaped(num_chars, num_padding, seed)
     counted = await count(part)
     best, best_count = part, counted
+    tried = {(num_chars, num_padding)}
     slope: float | None = None
     """Tokens for each character cut, as last seen."""
     for _ in range(_MOST_TRIES):
@@ -73,6 +74,9 @@ async def fit(
             if excess > num_given:
                 per_char = slope or max(counted, 1) / max(num_chars, 1)
                 num_chars = max(0, num_chars - max(1, int((excess - num_given) / per_char)))
+        if (num_chars, num_padding) in tried:  # one word more is one token too many: other words must go, or stay
+            num_chars = _untried(tried, num_chars, num_padding, sum(map(len, piece.texts)))
+        tried.add((num_chars, num_padding))
         part = piece.shaped(num_chars, num_padding, seed)
         counted = await count(part)
         if num_chars < chars_before:
@@ -80,6 +84,14 @@ async def fit(
         if abs(counted - num_tokens) < abs(best_count - num_tokens):
             best, best_count = part, counted
     return best, best_count
+
+
+def _untried(tried: Container[tuple[int, int]], num_chars: int, num_padding: int, whole: int) -> int:
+    """The next number of characters to try: fewer, or where there are none, more."""
+    for number in (*range(num_chars - 1, -1, -1), *range(num_chars + 1, whole + 1)):
+        if (number, num_padding) not in tried:
+            return number
+    return num_chars
 
 
 def piece_of_tool(text: str) -> Piece[str]:

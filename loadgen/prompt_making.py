@@ -38,6 +38,8 @@ from traces.trajectory import Trajectory
 
 COMPLETIONS = "completions"
 _NUM_MEASURED_TASKS = 3
+_FIRST_GUESS = 0.95
+"""Texts are cut a little too short at first: filling up takes one count, cutting again takes several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ async def for_foreign(
     fitted = FittedPrompts(
         count=count,
         seed=settings.seed,
-        share=min(1.0, 1.0 / server.tokens_per_token),
+        share=min(1.0, _FIRST_GUESS / server.tokens_per_token),
         answers_are_live=settings.history == "live",
     )
     server.expect_our_lengths(margin=FITTED_MARGIN)
