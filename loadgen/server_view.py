@@ -20,7 +20,7 @@ from traces.record import Lag, ServerSample
 _NUM_CLOCK_PROBES = 9
 _QUESTION_TIMEOUT_S = 30.0
 _READY_POLL_S = 0.5
-_MARGIN = 1.1
+MARGIN = 1.1
 """Texts differ: some have more of the server's tokens than the average one."""
 FITTED_MARGIN = 1.01
 """Prompts that were fitted are as long as ours, or a few tokens longer."""
@@ -47,7 +47,7 @@ class ServerView:
     max_model_len: int | None = None
     tokens_per_token: float = 1.0
     """The server's tokens for each of ours, in the workload's own texts."""
-    margin: float = _MARGIN
+    margin: float = MARGIN
     """How much longer a prompt may turn out there than that says."""
     has_metrics: bool = True
     first_page: MetricsPage | None = None

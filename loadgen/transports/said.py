@@ -22,9 +22,9 @@ class Said:
         """A stream's choice, of chat or of plain completions."""
         if choice.get("index"):
             return
-        self.token_ids += choice.get("token_ids") or ()
         delta = choice.get("delta")
         if delta is None:
+            self.token_ids += choice.get("token_ids") or ()
             self.texts.append(choice.get("text") or "")
             return
         self.texts.append(delta.get("content") or "")

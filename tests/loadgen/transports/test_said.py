@@ -28,7 +28,7 @@ def test_content_is_joined_and_reasoning_is_left_out() -> None:
         delta(reasoning="hm"),
         delta(reasoning_content="hm"),
         delta(content="a"),
-        delta(content=" b"),
+        delta(content=" b") | {"token_ids": [5]},
     )
 
     assert message == {"role": "assistant", "content": "a b"}
