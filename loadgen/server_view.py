@@ -13,7 +13,7 @@ import orjson
 from loadgen.context import Conversation
 from loadgen.metrics import MetricsPage
 from loadgen.room import num_tokens
-from loadgen.transports.http import Target, one_line, refusal
+from loadgen.transports.http import KEEP_ALIVE_S, Target, one_line, refusal
 from mockserver.clock import Clock, WallClock
 from traces.record import Lag, ServerSample
 
@@ -237,4 +237,7 @@ class ServerView:
 
 def new_session() -> aiohttp.ClientSession:
     """A session for questions; unlike calls they may not take long."""
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_QUESTION_TIMEOUT_S))
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(keepalive_timeout=KEEP_ALIVE_S),
+        timeout=aiohttp.ClientTimeout(total=_QUESTION_TIMEOUT_S),
+    )
