@@ -7,8 +7,9 @@ each wherever words are tokens at all. What the result counts is measured, never
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from zlib import crc32
@@ -86,9 +87,9 @@ async def fit(
     return best, best_count
 
 
-def _untried(tried: Container[tuple[int, int]], num_chars: int, num_padding: int, whole: int) -> int:
+def _untried(tried: Set[tuple[int, int]], num_chars: int, num_padding: int, whole: int) -> int:
     """The next number of characters to try: fewer, or where there are none, more."""
-    for number in (*range(num_chars - 1, -1, -1), *range(num_chars + 1, whole + 1)):
+    for number in itertools.chain(range(num_chars - 1, -1, -1), range(num_chars + 1, whole + 1)):
         if (number, num_padding) not in tried:
             return number
     return num_chars

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,7 +94,7 @@ def foreign_server(**fields: Any) -> Iterator[ForeignServer]:
     is_up, is_over = threading.Event(), threading.Event()
 
     async def serve() -> None:
-        routes = {
+        routes: dict[tuple[str, str], Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
             ("GET", "/v1/models"): server.models,
             ("POST", "/tokenize"): server.tokenize,
             ("POST", "/v1/chat/completions"): server.chat,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import orjson
 import pytest
@@ -39,7 +39,9 @@ def missing(_: int) -> web.StreamResponse:
 
 
 async def asked(server: Server, *, exact: bool = True) -> tuple[str | None, int | None]:
-    routes = {("POST", path): server.answer for path in ("/tokenize", "/v1/chat/completions")}
+    routes: dict[tuple[str, str], Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
+        ("POST", path): server.answer for path in ("/tokenize", "/v1/chat/completions")
+    }
     async with serving(routes) as url, new_session() as session:
         target = Target(base_url=url, model="m", exact=exact)
         found = await TokenCounts(server=ServerView(target=target, session=session), target=target).find_way()

@@ -155,7 +155,7 @@ async def test_ids_go_to_plain_completions_with_the_length_that_is_wanted() -> N
             {"scripted": False, "exact": True},
             {"scripted": False, "keeps_answers": True},
         ):
-            target = Target(base_url=url, model="m", **fields)
+            target = Target(base_url=url, model="m", **fields)  # type: ignore[arg-type]
             async with HttpTransport(target, WallClock(), PromptIds()) as transport:
                 done = await transport.complete(make_call())
 
