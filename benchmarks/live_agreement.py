@@ -127,7 +127,8 @@ def _beside_vllm_bench(options: argparse.Namespace) -> None:
     options.num_tasks = len(texts)
     found: dict[str, list[dict[str, float]]] = {"loadgen": [], "vllm bench serve": []}
     for repeat in range(options.repeats):
-        ours = _replay(options, str(workload), options.out / f"single-{repeat}")
+        # The other tool sends the words as they are.
+        ours = _replay(options, str(workload), options.out / f"single-{repeat}", "--no-fit-prompts")
         found["loadgen"].append({key: ours[key] for key in _SHOWN})
         result = options.out / f"bench-{repeat}.json"
         _reset(options.base_url)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from loadgen.abilities import error_text
 from loadgen.call import Call, DoneCall, record_of
 from loadgen.context import (
+    TOKEN_IDS,
     Conversation,
     Message,
     assistant_message,
@@ -17,6 +18,7 @@ from loadgen.context import (
     with_text,
 )
 from loadgen.context_policy import ASK_FOR_A_SUMMARY, ContextPolicy
+from loadgen.live_history import NO_RESULT, OpenCalls, match_calls
 from loadgen.recorded_text import NO_TEXT, RecordedText
 from loadgen.room import fitted
 from loadgen.state import Checkpoint
@@ -48,6 +50,8 @@ class Agent:
     last_result: str = ""
     recorded_text: RecordedText = NO_TEXT
     """Of the last prompt that the recording has only hashes of."""
+    open_calls: OpenCalls | None = None
+    """Of its last answer, where that is the server's own."""
     audience: tuple[Agent, ...] = ()
     """Agents whose histories grow by everything that this one's grows by: they share a transcript."""
 
@@ -58,6 +62,8 @@ class Agent:
 
     def hear(self, text: str) -> None:
         """The user, or another agent, says ``text``."""
+        if self.open_calls is not None and (untold := self.open_calls.told()):
+            text = f"{untold}\n\n{text}"  # one message: some templates take no two of the user's in a row
         self._grow(user_message(text))
 
     def follow(self, other: Agent) -> None:
@@ -66,8 +72,13 @@ class Agent:
 
     def receive(self, tool_call_id: str, text: str, *, at: float) -> None:
         """A tool's answer that the architecture made up itself (a subagent's report), there at ``at``."""
-        self._grow(tool_message(tool_call_id, text))
         self.due_at = max(self.due_at, at)
+        if self.open_calls is None:
+            self._grow(tool_message(tool_call_id, text))
+        elif tool_call_id in self.open_calls.id_by_recorded_id:
+            self._grow(tool_message(self.open_calls.id_by_recorded_id[tool_call_id], text))
+        else:
+            self.open_calls.untold.append(text)
 
     async def say(self, turn: Turn, *, is_overhead: bool = False) -> None:
         """One model call, answered as ``turn`` was; the history grows by the answer. Tools are not run.
@@ -80,16 +91,22 @@ class Agent:
         else:
             if turn.user_message is not None:
                 self.hear(turn.user_message)
+            self._tell_untold()
             if self.session.harness.context_policy is not None:
                 await self._keep_to(self.session.harness.context_policy)
         turn = with_text(turn, f"{self.agent_id}#{self.index}")
-        reply = assistant_message(turn)
         num_output_tokens = reply_tokens(turn)
         self._make_room(num_output_tokens)
-        await self._call(reply, num_output_tokens, is_overhead=is_overhead)
-        self._grow(reply)
-        if turn.content:
-            self.last_said = turn.content
+        reply = assistant_message(turn)
+        answer = await self._call(reply, num_output_tokens, is_overhead=is_overhead)
+        self._grow(answer)
+        self.open_calls = None
+        if answer is not reply and TOKEN_IDS not in answer:  # ids are text, in which no tool call can be told apart
+            self.open_calls = match_calls(turn.tool_calls, answer)
+            for call_id in self.open_calls.unknown_ids:
+                self._grow(tool_message(call_id, NO_RESULT))
+        if answer["content"]:
+            self.last_said = answer["content"]
 
     async def use_tools(self, turn: Turn) -> None:
         """Run the tools that ``turn`` asked for, side by side; the history grows by their answers.
@@ -130,6 +147,8 @@ class Agent:
             self.receive(call.call_id, failure_text(call) if is_failed else call.result, at=record.ended_at)
             if is_failed:
                 failed.append(call)
+        if self.audience:
+            self._tell_untold()  # somebody else speaks next
         if known is None:
             await session.clock.sleep_until(self.due_at)
             if state is not None:
@@ -174,8 +193,8 @@ class Agent:
             summary = filler(f"summary/{self.agent_id}/{self.index}", policy.summary_tokens)
             reply = Turn(content=summary)
             self._make_room(reply_tokens(reply))
-            await self._call(assistant_message(reply), reply_tokens(reply), is_overhead=True)
-            self.conversation = policy.summarised(before, summary)
+            answer = await self._call(assistant_message(reply), reply_tokens(reply), is_overhead=True)
+            self.conversation = policy.summarised(before, answer["content"] or "")
             harness.num_summaries += 1
             return
         shorter = policy.cut(self.conversation)
@@ -187,6 +206,10 @@ class Agent:
         for agent in self.audience:
             agent.conversation.add(message)
 
+    def _tell_untold(self) -> None:
+        if self.open_calls is not None and (untold := self.open_calls.told()):
+            self._grow(user_message(untold))
+
     def _make_room(self, num_output_tokens: int) -> None:
         limit = self.session.max_model_len
         if limit is None:
@@ -194,7 +217,8 @@ class Agent:
         self.conversation, num_removed = fitted(self.conversation, num_output_tokens=num_output_tokens, limit=limit)
         self.session.recorder.num_results_removed += num_removed
 
-    async def _call(self, reply: Message, num_output_tokens: int, *, is_overhead: bool) -> None:
+    async def _call(self, reply: Message, num_output_tokens: int, *, is_overhead: bool) -> Message:
+        """Make one call; returns what the history grows by: ``reply``, or what the server said in its place."""
         session = self.session
         state = session.harness.state
         call_id = f"{self.agent_id}#{self.index}"
@@ -209,6 +233,7 @@ class Agent:
             raise CallFailed(done.record.error)
         self.due_at = done.ended_at
         session.ended(self.due_at)
+        return reply if done.answer is None else done.answer
 
     async def _send(self, call_id: str, reply: Message, num_output_tokens: int, *, is_overhead: bool) -> DoneCall:
         session = self.session
@@ -238,9 +263,12 @@ class Agent:
         if harness.abilities is not None and harness.abilities.guided_decoding_overhead and reply.get("tool_calls"):
             ended_at += harness.abilities.guided_delay_s(completion)
             await session.clock.sleep_until(ended_at)
-        done = DoneCall(record=record_of(call, completion, index=self.index, due_at=self.due_at), ended_at=ended_at)
+        answer = completion.answer if harness.history_is_live else None
+        done = DoneCall(
+            record=record_of(call, completion, index=self.index, due_at=self.due_at), ended_at=ended_at, answer=answer
+        )
         if harness.state is not None and completion.error is None:
-            await harness.state.save_call(done, self._checkpoint(reply))
+            await harness.state.save_call(done, self._checkpoint(answer or reply))
         return done
 
     def _checkpoint(self, reply: Message | None = None) -> Checkpoint:

@@ -53,6 +53,9 @@ class AgentSettings(NodeSettings):
     )
     context_tokens: int = _setting(16_384, "tokens of a prompt from which on the context policy works")
     summary_tokens: int = _setting(500, "length of a summary that stands for a history")
+    history: Literal["recorded", "live"] = _setting(
+        "recorded", "recorded: the next prompt holds what the recording says; live: what the server really answered"
+    )
     # -- what the model can do -------------------------------------------------------------------------------------
     model_abilities: bool = _setting(
         True, "repeat tool calls that the profile's model gets wrong (where the machine is ours)"
@@ -143,6 +146,7 @@ class AgentSettings(NodeSettings):
                 name=self.context_policy, max_tokens=self.context_tokens, summary_tokens=self.summary_tokens
             ),
             shares_tools=self.tool_schemas == "shared",
+            history_is_live=self.history == "live",
             abilities=self._abilities() if is_our_model else None,
             tools=self._tool_layer(shard),
             sandboxes=SandboxPool(

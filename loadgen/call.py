@@ -36,10 +36,14 @@ class Completion:
     first_token_at: float | None = None
     last_token_at: float | None = None
     num_prompt_tokens: int | None = None
+    expected_prompt_tokens: int | None = None
+    """The trace's, where the prompt was made to be as long for this server."""
     num_cached_tokens: int | None = None
     num_output_tokens: int | None = None
     expected_output_tokens: int | None = None
     finish_reason: str | None = None
+    answer: Message | None = None
+    """What the server said, reasoning left out; None where nobody wants to know."""
     error: str | None = None
     """None where the call succeeded, else one line."""
     status: int | None = None
@@ -69,6 +73,8 @@ class DoneCall:
     record: CallRecord
     ended_at: float
     """When its agent could go on."""
+    answer: Message | None = None
+    """What the server said, where the history holds that."""
 
 
 def record_of(call: Call, completion: Completion, *, index: int, due_at: float) -> CallRecord:
@@ -94,4 +100,5 @@ def record_of(call: Call, completion: Completion, *, index: int, due_at: float) 
         num_retries=completion.num_retries,
         lag_s=completion.lag_s,
         chunk_at=completion.chunk_at,
+        expected_prompt_tokens=completion.expected_prompt_tokens,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from loadgen.call import Call, Completion
 from loadgen.context import Conversation, user_message
+from loadgen.prompt_ids import PromptIds
 from loadgen.server_view import TargetError
 from loadgen.transports.http import HttpTransport, Target
 from mockserver.clock import Clock
@@ -41,13 +42,13 @@ class Capabilities:
         )
 
 
-async def find_out(target: Target, clock: Clock) -> tuple[Target, Capabilities]:
+async def find_out(target: Target, clock: Clock, prompt_ids: PromptIds | None = None) -> tuple[Target, Capabilities]:
     """``target`` as it can be used, and what it can do. Raises TargetError where not even a plain call is answered."""
-    answer = await _ask(target, clock)
+    answer = await _ask(target, clock, prompt_ids)
     wants_exact = target.exact
     if wants_exact and answer.status in _NOT_UNDERSTOOD:
         target = replace(target, exact=False)
-        answer = await _ask(target, clock)
+        answer = await _ask(target, clock, prompt_ids)
     if answer.error is not None:
         raise TargetError(f"{target.base_url}: a first small call failed: {answer.error}")
     return target, Capabilities(
@@ -57,7 +58,7 @@ async def find_out(target: Target, clock: Clock) -> tuple[Target, Capabilities]:
     )
 
 
-async def _ask(target: Target, clock: Clock) -> Completion:
+async def _ask(target: Target, clock: Clock, prompt_ids: PromptIds | None) -> Completion:
     call = Call(
         call_id="probe",
         task_id="probe",
@@ -66,5 +67,5 @@ async def _ask(target: Target, clock: Clock) -> Completion:
         reply={"role": "assistant", "content": "hello"},
         num_output_tokens=_PROBE_TOKENS,
     )
-    async with HttpTransport(target, clock) as transport:
+    async with HttpTransport(target, clock, prompt_ids) as transport:
         return await transport.complete(call)

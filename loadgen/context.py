@@ -17,6 +17,8 @@ from traces.trajectory import ToolSchema, Turn
 
 Message = dict[str, Any]
 """A chat message in OpenAI's form."""
+TOKEN_IDS = "token_ids"
+"""Where an assistant message keeps the ids that a server generated; only prompts of ids have any use for them."""
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from loadgen.call import Transport
 from loadgen.context import Conversation
 from loadgen.opening import Opening
+from loadgen.prompt_ids import PromptIds
 from loadgen.run import Look
 from loadgen.server_view import ServerView
 from loadgen.shard import at_once
@@ -56,6 +57,7 @@ async def over_http(
     view: ServerView,
     *,
     client: str = "http",
+    prompt_ids: PromptIds | None = None,
     warm_up: Iterable[Conversation] = (),
     starts_at: float = 0.0,
     wait_for_start: Callable[[WallClock], Awaitable[None]] = at_once,
@@ -66,7 +68,10 @@ async def over_http(
     At more than real time's pace a server of ours and this clock stand still until the first calls are in: see
     ``loadgen.opening``. Not where others send to the same server (``is_alone``), whose clocks nobody holds.
     """
-    async with HttpTransport(target, clock) as transport, _CLIENTS[client](target, clock, transport) as chosen:
+    async with (
+        HttpTransport(target, clock, prompt_ids) as transport,
+        _CLIENTS[client](target, clock, transport) as chosen,
+    ):
         await transport.warm_up(warm_up)
 
         async def look() -> ServerSample | None:

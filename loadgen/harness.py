@@ -22,6 +22,8 @@ class Harness:
     """The framework that agents run in."""
 
     context_policy: ContextPolicy | None = None
+    history_is_live: bool = False
+    """Whether histories grow by what the server says, where it says something of its own."""
     shares_tools: bool = False
     """Whether every agent that has tools is given all of the task's, in the same order."""
     abilities: Abilities | None = None

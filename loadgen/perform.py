@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,23 +14,16 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from loadgen import capabilities, doors, recut
+from loadgen import doors, prompt_making
 from loadgen.architectures import assumptions
 from loadgen.call import Transport
 from loadgen.config import OWN_MOCK, Settings
-from loadgen.context import (
-    Conversation,
-    assistant_message,
-    system_message,
-    tool_message,
-    tool_texts,
-    user_message,
-)
 from loadgen.doors import Door
 from loadgen.harness import Harness
 from loadgen.live import LiveView
 from loadgen.own_load import OwnLoad
 from loadgen.own_mock import own_mock
+from loadgen.prompt_making import histories
 from loadgen.recorder import LagLimit, Recorder
 from loadgen.run import GaveUp, first_of, replay
 from loadgen.server_view import ServerView, TargetError, new_session
@@ -43,13 +36,11 @@ from mockserver import tokens
 from mockserver.clock import Clock, VirtualClock, WallClock, cpu_seconds, real_seconds, run_virtual, run_wall
 from traces.jsonl import RunWriter
 from traces.record import Lag, RunHeader, ServerSample
-from traces.trajectory import Trajectory
 from traces.workload import Workload
 
 Summarize = Callable[..., dict[str, Any]]
 """``reports.summary.summarize``, handed in by the command line: the load generator only records."""
 
-_NUM_MEASURED_TASKS = 3
 _SAMPLE_PERIOD_S = 0.5
 _SAMPLE_PERIOD_REAL_S = 0.4
 """Over HTTP a look at the server costs a request: not more often than this in real time."""
@@ -137,30 +128,35 @@ class Performance:
                 extra_body=settings.more_body() | ({"cache_salt": uuid.uuid4().hex} if settings.cache_bust else {}),
                 scripted=server.is_mock,
                 exact=settings.exact_lengths,
+                keeps_answers=settings.history == "live",
             )
-            if not server.is_mock:
-                target, abilities = await capabilities.find_out(target, clock)
-                await server.measure_tokenizer(histories(self.workload.trajectories[:_NUM_MEASURED_TASKS]))
-                self.notes["server"] = (
-                    f"{abilities.in_words()}; {server.tokens_per_token:.3g} of its tokens for each of ours"
+            tasks = self.shard.of(self.workload.trajectories)
+            if server.is_mock:
+                prompts = prompt_making.for_mock(settings, target)
+            else:
+                prompts = await prompt_making.for_foreign(
+                    settings, server, target, tasks, clock=clock, shard=self.shard
                 )
+                self.notes["server"] = "; ".join(prompts.notes)
             if settings.reset_prefix_cache and self.shard.is_first:
                 await server.reset_prefix_cache()
-            warm_up = histories(self.shard.of(self.workload.trajectories)) if server.is_mock else ()
+            warm_up = histories(tasks) if server.is_mock else ()
             async with self._state(clock) as state:
                 starts_at = state.resumes_at if state else 0.0
                 async with doors.over_http(
-                    target,
+                    prompts.target,
                     clock,
                     server,
                     client=settings.client,
+                    prompt_ids=prompts.prompt_ids,
                     warm_up=warm_up,
                     starts_at=starts_at,
                     wait_for_start=self.shard.wait_for_start,
                     is_alone=self.shard.is_whole,
                 ) as door:
                     assert self.header is None, "one performance, one run"
-                    await self._through(door, clock, target=url, server=server, state=state)
+                    door_for_agents = replace(door, transport=prompts.around(door.transport))
+                    await self._through(door_for_agents, clock, target=url, server=server, state=state)
 
     @asynccontextmanager
     async def _state(self, clock: Clock) -> AsyncIterator[StateKeeper | None]:
@@ -270,22 +266,6 @@ class Performance:
 async def _look_away() -> ServerSample | None:
     """One worker looks at the server; the others need not."""
     return None
-
-
-def histories(tasks: Sequence[Trajectory]) -> Iterator[Conversation]:
-    """Every text of the tasks, as one agent's history each."""
-    for task in tasks:
-        conversation = Conversation(tools=tool_texts(recut.all_tools(task)), messages=[])
-        if task.system_prompt:
-            conversation.add(system_message(task.system_prompt))
-        conversation.add(user_message(task.user_prompt))
-        for turn in recut.steps(task):
-            if turn.user_message is not None:
-                conversation.add(user_message(turn.user_message))
-            conversation.add(assistant_message(turn))
-            for call in turn.tool_calls:
-                conversation.add(tool_message(call.call_id, call.result))
-        yield conversation
 
 
 def perform(
@@ -422,7 +402,25 @@ def _notes(recorder: Recorder) -> dict[str, str]:
     num_removed = recorder.num_results_removed
     if num_removed:
         notes["context"] = f"{num_removed} tool results gave way because a history had outgrown the model's context"
+    if prompts := _prompts_in_words(recorder):
+        notes["prompts"] = prompts
     return notes
+
+
+def _prompts_in_words(recorder: Recorder) -> str | None:
+    """How many prompts are as long there as in the trace; None where they were not made to be, or nobody knows."""
+    differences = [
+        call.num_prompt_tokens - call.expected_prompt_tokens
+        for call in recorder.calls
+        if call.num_prompt_tokens is not None and call.expected_prompt_tokens is not None
+    ]
+    if not differences:
+        return None
+    num_exact = differences.count(0)
+    text = f"{num_exact:,} of {len(differences):,} prompts have as many tokens as in the trace"
+    if num_exact == len(differences):
+        return text
+    return f"{text}; the others have {min(differences):+,} to {max(differences):+,}"
 
 
 def _version() -> str:

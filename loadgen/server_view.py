@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -13,16 +13,19 @@ import orjson
 from loadgen.context import Conversation
 from loadgen.metrics import MetricsPage
 from loadgen.room import num_tokens
-from loadgen.transports.http import Target, one_line, refusal
+from loadgen.transports.http import KEEP_ALIVE_S, Target, one_line, refusal
 from mockserver.clock import Clock, WallClock
 from traces.record import Lag, ServerSample
 
 _NUM_CLOCK_PROBES = 9
 _QUESTION_TIMEOUT_S = 30.0
 _READY_POLL_S = 0.5
-_MARGIN = 1.1
+MARGIN = 1.1
 """Texts differ: some have more of the server's tokens than the average one."""
-_NO_ANSWER = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
+FITTED_MARGIN = 1.01
+"""Prompts that were fitted are as long as ours, or a few tokens longer."""
+NO_ANSWER = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
+"""What a question ends in where nobody answers it."""
 
 
 _SAMPLE_FIELDS = tuple(one.name for one in fields(ServerSample) if one.name != "at")
@@ -44,6 +47,8 @@ class ServerView:
     max_model_len: int | None = None
     tokens_per_token: float = 1.0
     """The server's tokens for each of ours, in the workload's own texts."""
+    margin: float = MARGIN
+    """How much longer a prompt may turn out there than that says."""
     has_metrics: bool = True
     first_page: MetricsPage | None = None
     last_page: MetricsPage | None = None
@@ -78,7 +83,7 @@ class ServerView:
                 models = orjson.loads(body)["data"]
                 self.model_names = tuple(model["id"] for model in models)
                 self.max_model_len = models[0].get("max_model_len")
-        except _NO_ANSWER as error:
+        except NO_ANSWER as error:
             raise TargetError(f"{url}: {one_line(error)}") from None
         except (orjson.JSONDecodeError, AttributeError, KeyError, IndexError, TypeError, ValueError):
             raise TargetError(f"{url}: the answer is not a list of models") from None
@@ -95,43 +100,53 @@ class ServerView:
                     raise TargetError(f"{url}: {refusal(response.status, body)}")
                 if body.strip() and orjson.loads(body).get("success") is False:
                     raise TargetError(f"{url}: the server did not empty its cache: requests are running")
-        except _NO_ANSWER as error:
+        except NO_ANSWER as error:
             raise TargetError(f"{url}: {one_line(error)}") from None
         except (orjson.JSONDecodeError, AttributeError):
             return  # answered 200 in words of its own
 
-    async def measure_tokenizer(self, conversations: Iterable[Conversation]) -> None:
-        """How many tokens the server makes of a text, against ours: by its /tokenize, where it has one."""
+    async def measure_tokenizer(self, conversations: Iterable[Conversation]) -> bool:
+        """How many tokens the server makes of a text, against ours: by its /tokenize; False where it has none."""
         ours = theirs = 0
         for conversation in conversations:
             count = await self._count_tokens(conversation)
             if count is None:
-                return
+                return False
             theirs += count
             ours += num_tokens(conversation)
         if ours:
             self.tokens_per_token = theirs / ours
+        return bool(ours)
 
     async def _count_tokens(self, conversation: Conversation) -> int | None:
-        body = b'{"messages":' + bytes(conversation.messages_json()) + b"]"
+        body: dict[str, Any] = {"messages": conversation.messages}
         if tools := conversation.tools_json():
-            body += b',"tools":' + tools
+            body["tools"] = orjson.Fragment(tools)
+        answer = await self.tokenize(body)
+        count = answer.get("count") if answer is not None else None
+        return count if isinstance(count, int) else None
+
+    async def tokenize(self, body: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What the server's /tokenize says of ``body``; None where it has none, or refuses."""
+        url = f"{self.target.root_url}/tokenize"
         headers = {"content-type": "application/json", **self.target.headers}
         try:
-            async with self.session.post(
-                f"{self.target.root_url}/tokenize", data=body + b"}", headers=headers
-            ) as response:
-                count = orjson.loads(await response.read()).get("count") if response.status == 200 else None
-                return count if isinstance(count, int) else None
-        except (*_NO_ANSWER, orjson.JSONDecodeError, AttributeError):
+            async with self.session.post(url, data=orjson.dumps(body), headers=headers) as response:
+                answer = orjson.loads(await response.read()) if response.status == 200 else None
+        except (*NO_ANSWER, orjson.JSONDecodeError):
             return None
+        return answer if isinstance(answer, dict) else None
 
     @property
     def room(self) -> int | None:
         """The model's context in tokens as we count them."""
         if self.max_model_len is None or self.is_mock:
             return self.max_model_len
-        return int(self.max_model_len / max(self.tokens_per_token * _MARGIN, 1.0))
+        return int(self.max_model_len / max(self.tokens_per_token * self.margin, 1.0))
+
+    def expect_our_lengths(self, *, margin: float) -> None:
+        """From now on prompts have as many tokens there as we count, up to ``margin``."""
+        self.tokens_per_token, self.margin = 1.0, margin
 
     async def metrics(self) -> MetricsPage | None:
         """The server's /metrics now; None where it has none."""
@@ -143,7 +158,7 @@ class ServerView:
                     self.has_metrics = False
                     return None
                 return MetricsPage(await response.text())
-        except _NO_ANSWER:
+        except NO_ANSWER:
             return None
 
     async def clock_offset_s(self, clock: Clock) -> float | None:
@@ -172,7 +187,7 @@ class ServerView:
                 if response.status != 200:
                     return None
                 return float(orjson.loads(await response.read())["simulated_s"])
-        except (*_NO_ANSWER, orjson.JSONDecodeError):
+        except (*NO_ANSWER, orjson.JSONDecodeError):
             return None
 
     async def release_clock(self) -> None:
@@ -183,7 +198,7 @@ class ServerView:
                 body = await response.read()
                 if response.status != 200:
                     raise TargetError(f"{url}: {refusal(response.status, body)}")
-        except _NO_ANSWER as error:
+        except NO_ANSWER as error:
             raise TargetError(f"{url}: {one_line(error)}") from None
 
     async def num_requests(self) -> int:
@@ -211,7 +226,7 @@ class ServerView:
         try:
             async with self.session.get(url, headers=self.target.headers) as response:
                 status = orjson.loads(await response.read())
-        except (*_NO_ANSWER, orjson.JSONDecodeError):
+        except (*NO_ANSWER, orjson.JSONDecodeError):
             return None
         return status if isinstance(status, dict) and {"engine", "simulated_s"} <= status.keys() else None
 
@@ -222,4 +237,7 @@ class ServerView:
 
 def new_session() -> aiohttp.ClientSession:
     """A session for questions; unlike calls they may not take long."""
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_QUESTION_TIMEOUT_S))
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(keepalive_timeout=KEEP_ALIVE_S),
+        timeout=aiohttp.ClientTimeout(total=_QUESTION_TIMEOUT_S),
+    )

@@ -36,6 +36,9 @@ class TargetSettings(AgentSettings):
     api_key: str | None = _setting(None, "key sent as a bearer token; default: OPENAI_API_KEY. Never written anywhere")
     header: tuple[str, ...] = _setting((), "further headers, NAME=VALUE; never written anywhere")
     extra_body: str = _setting("{}", "JSON object that every request's body has besides")
+    endpoint: Literal["chat", "completions"] = _setting(
+        "chat", "chat: messages, of which the server makes a prompt; completions: token ids, as many as the trace has"
+    )
     client: Literal["http", "openai"] = _setting(
         "http", "http: the timed path; openai: through the openai SDK, to see what an agent on it would see"
     )
@@ -46,6 +49,9 @@ class TargetSettings(AgentSettings):
     # -- how answers are to be -------------------------------------------------------------------------------------
     exact_lengths: bool = _setting(
         True, "make a server that is not ours answer as long as the recording did: min_tokens and ignore_eos"
+    )
+    fit_prompts: bool = _setting(
+        True, "make texts longer or shorter, so that a server that is not ours counts the trace's prompt tokens (chat)"
     )
     stream_interval: int | None = _setting(
         None, "ask for so many tokens in one chunk (the first comes at once); vLLM's stream_interval"
@@ -70,6 +76,8 @@ class TargetSettings(AgentSettings):
             raise ValueError(f"ready_check_timeout_sec must be at least 0, got {self.ready_check_timeout_sec}")
         if self.client == "openai" and self.is_in_process:
             raise ValueError("client openai needs a server: --target http or a URL")
+        if self.client == "openai" and self.endpoint != "chat":
+            raise ValueError("client openai is for endpoint chat: leave out --client or --endpoint")
         self.headers()
         self.more_body()
 

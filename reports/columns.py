@@ -39,6 +39,7 @@ class CallColumns:
     num_cached_tokens: Floats
     num_output_tokens: Floats
     expected_output_tokens: Floats
+    expected_prompt_tokens: Floats
     num_preemptions: Floats
     lag_s: Floats
     chunk_gap_s: Floats
@@ -106,6 +107,7 @@ _ORDINARY_CALL_FIELDS = (
     "num_cached_tokens",
     "num_output_tokens",
     "expected_output_tokens",
+    "expected_prompt_tokens",
     "num_preemptions",
     "lag_s",
 )
@@ -137,6 +139,7 @@ def call_columns(calls: Iterable[CallRecord]) -> CallColumns:
                 _or_nan(call.num_cached_tokens),
                 _or_nan(call.num_output_tokens),
                 _or_nan(call.expected_output_tokens),
+                _or_nan(call.expected_prompt_tokens),
                 _or_nan(call.num_preemptions),
                 _or_nan(call.lag_s),
             )

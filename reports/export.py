@@ -46,6 +46,8 @@ def call_table(run: LabelledRun) -> Table:
         "queue_time_s": _known(measure.queue_time_s(calls)),
         "send_lateness_s": _known(measure.send_lateness_s(calls, tools)),
         "lag_s": _known(calls.lag_s),
+        "expected_prompt_tokens": _whole(calls.expected_prompt_tokens),
+        "expected_output_tokens": _whole(calls.expected_output_tokens),
     }
 
 

@@ -191,6 +191,12 @@ def duration_s(run: RunColumns) -> float | None:
     return _span_s(started_at, ended_at)
 
 
+def num_off(calls: CallColumns, measured: Floats, expected: Floats) -> int | None:
+    """Calls that succeeded with another number of tokens than was expected; None where none was."""
+    known = calls.succeeded & ~np.isnan(measured) & ~np.isnan(expected)
+    return int((measured != expected)[known].sum()) if known.any() else None
+
+
 def says_cached(calls: CallColumns) -> Bools:
     """Calls whose usage tells cached prompt tokens apart; only they enter a hit rate."""
     return calls.succeeded & ~np.isnan(calls.num_cached_tokens) & ~np.isnan(calls.num_prompt_tokens)

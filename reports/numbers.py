@@ -97,6 +97,10 @@ class Numbers:
     task_time: Distribution | None
     prompt_length: Distribution | None
     output_length: Distribution | None
+    num_prompts_off: int | None
+    """Prompts of another length than the trace's, where they were made to have it."""
+    num_outputs_off: int | None
+    """Answers of another length than the trace's, where they were asked to have it."""
     num_prompt_tokens: int
     num_cached_tokens: int | None
     num_computed_tokens: int | None

@@ -15,7 +15,7 @@ from reports.critical_path import critical_paths, longest_chain, mean_shares
 from reports.numbers import Distribution, Numbers, Objectives
 from reports.per_task import task_shape
 from reports.validity import invalid_reasons
-from traces.record import CallRecord, Lag, RunHeader, ServerSample, TaskRecord, ToolRecord
+from traces.record import SCHEMA_VERSION, CallRecord, Lag, RunHeader, ServerSample, TaskRecord, ToolRecord
 
 _OBJECTIVE_FIELD_BY_NAME = {"ttft": "ttft_s", "tpot": "tpot_s", "e2el": "e2e_s"}
 
@@ -92,6 +92,8 @@ def numbers_of(run: measure.RunColumns, objectives: Objectives | None = None) ->
         task_time=spread(measure.task_time_s(tasks)),
         prompt_length=spread(calls.num_prompt_tokens[succeeded]),
         output_length=spread(calls.num_output_tokens[succeeded]),
+        num_prompts_off=measure.num_off(calls, calls.num_prompt_tokens, calls.expected_prompt_tokens),
+        num_outputs_off=measure.num_off(calls, calls.num_output_tokens, calls.expected_output_tokens),
         num_prompt_tokens=num_prompt,
         num_cached_tokens=num_cached,
         num_computed_tokens=num_computed,
@@ -125,6 +127,7 @@ def summary_of(numbers: Numbers) -> dict[str, Any]:
     """The numbers under the keys of ``vllm bench serve``, and our own keys for what it does not know."""
     shares = numbers.path_shares
     return {
+        "schema_version": SCHEMA_VERSION,
         "run_id": numbers.run_id,
         "valid": not numbers.invalid_reasons,
         "invalid_reasons": list(numbers.invalid_reasons),
@@ -156,6 +159,8 @@ def summary_of(numbers: Numbers) -> dict[str, Any]:
         "makespan_s": numbers.makespan_s,
         "tasks_per_hour": numbers.tasks_per_hour,
         **_keys("task_time_s", numbers.task_time, 1),
+        "prompts_off": numbers.num_prompts_off,
+        "outputs_off": numbers.num_outputs_off,
         **_keys("prompt_tokens", numbers.prompt_length, 1),
         **_keys("output_tokens", numbers.output_length, 1),
         **_keys("calls_per_task", numbers.shape.calls, 1),

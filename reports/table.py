@@ -153,6 +153,7 @@ METRICS: tuple[Metric, ...] = (
     _path_share("harness_s", "Harness share"),
     _lag("lag", "Server lag, p99"),
     _lag("send_lag", "Send lateness, p99"),
+    _single("num_prompts_off", "Trust", "Prompts of another length", better="lower"),
     Metric(
         key="num_failed",
         group="Trust",

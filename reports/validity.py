@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from reports import measure
 
 MAX_LAG_SHARE = 0.05
@@ -32,8 +30,7 @@ def invalid_reasons(run: measure.RunColumns) -> tuple[str, ...]:
     num_failed = int((~calls.succeeded).sum())
     if num_failed:
         reasons.append(f"{num_failed} of {len(calls)} calls failed")
-    known = calls.succeeded & ~np.isnan(calls.num_output_tokens) & ~np.isnan(calls.expected_output_tokens)
-    num_off = int((calls.num_output_tokens != calls.expected_output_tokens)[known].sum())
+    num_off = measure.num_off(calls, calls.num_output_tokens, calls.expected_output_tokens)
     if num_off:
         reasons.append(f"{num_off} of {len(calls)} calls have another number of output tokens than the trace")
     num_ended = int(tasks.succeeded.sum())

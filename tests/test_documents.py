@@ -10,6 +10,11 @@ import pytest
 
 from loadgen.config import Settings
 from mockserver.api.settings import ServerSettings
+from reports.compare import compare
+from reports.export import TABLES
+from reports.summary import summary_of
+from tests.reports.records import make_run, make_sample
+from traces.record import SCHEMA_VERSION, CallRecord, RunHeader, ServerSample, TaskRecord, ToolRecord
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -71,3 +76,39 @@ def test_every_setting_is_documented(command: str, settings: type[ServerSettings
     flags = ["--" + field.name.replace("_", "-") for field in dataclasses.fields(settings)]
 
     assert [flag for flag in flags if f"| `{flag}`" not in page] == []
+
+
+def section_of(document: str, heading: str) -> set[str]:
+    """The names in backticks in the first cells of a section's rows."""
+    _, _, rest = (ROOT / "docs" / document).read_text(encoding="utf-8").partition(f"\n## {heading}\n")
+    rows = [line for line in rest.partition("\n## ")[0].splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row.split(" | ")[0])}
+
+
+@pytest.mark.parametrize(
+    ("file", "record"),
+    [
+        ("calls.jsonl", CallRecord),
+        ("tools.jsonl", ToolRecord),
+        ("tasks.jsonl", TaskRecord),
+        ("server.jsonl", ServerSample),
+        ("run.json", RunHeader),
+    ],
+)
+def test_every_field_of_a_runs_files_is_documented_and_no_other(file: str, record: type[CallRecord]) -> None:
+    assert section_of("records.md", file) == {field.name for field in dataclasses.fields(record)}
+
+
+def test_every_key_of_the_summary_and_every_column_of_the_csv_is_documented() -> None:
+    run = compare([make_run(samples=[make_sample(0.0)])]).runs[0]
+    keys = {
+        re.sub("^(mean|median|std|p50|p90|p99|max)_(?!concurrent|lag|send_lag)", "", k) for k in summary_of(run.numbers)
+    }
+    page = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
+    csv_rows = [line for line in page.splitlines() if re.match(r"\| `(calls|tools|tasks)` \|", line)]
+    rows = {line.split("`")[1]: re.findall(r"`(\w+)`", line)[1:] for line in csv_rows}
+
+    assert section_of("records.md", "summary.json") == keys
+    assert {name: list(TABLES[name](run)) for name in rows} == rows
+    assert list(TABLES["server"](run)) == [field.name for field in dataclasses.fields(ServerSample)]
+    assert f"it is {SCHEMA_VERSION}." in page

@@ -43,6 +43,8 @@ class CallRecord:
     """How late the last token was delivered against the server's own time, where the server says so."""
     chunk_at: tuple[float, ...] = ()
     """Arrival of every token chunk (kept with --save-detailed)."""
+    expected_prompt_tokens: int | None = None
+    """What the trace has, counted as we count, where the prompt was made to have as many on this server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

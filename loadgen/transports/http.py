@@ -18,6 +18,8 @@ import orjson
 
 from loadgen.call import Call, Completion
 from loadgen.context import Conversation
+from loadgen.prompt_ids import PromptIds
+from loadgen.transports.said import Said
 from loadgen.transports.sse import StreamedAnswer, error_text
 from mockserver.clock import Clock
 
@@ -43,6 +45,8 @@ class Target:
     """Send the recorded answer along, which servers of ours give."""
     exact: bool = False
     """Make a server that is not ours answer as long as the recording did, in text."""
+    keeps_answers: bool = False
+    """Tell what the server said."""
 
     @property
     def api_url(self) -> str:
@@ -58,20 +62,24 @@ class Target:
 class HttpTransport:
     """Sends calls to an OpenAI-compatible server; use as ``async with``."""
 
-    def __init__(self, target: Target, clock: Clock) -> None:
+    def __init__(self, target: Target, clock: Clock, prompt_ids: PromptIds | None = None) -> None:
+        """With ``prompt_ids``, calls are plain completions of token ids."""
         self._clock = clock
-        self._url = f"{target.api_url}/chat/completions"
+        self._prompt_ids = prompt_ids
+        self._url = f"{target.api_url}/{'chat/completions' if prompt_ids is None else 'completions'}"
         self._tokenize_url = f"{target.root_url}/tokenize"
         self._headers = {"content-type": "application/json", "accept": "text/event-stream", **target.headers}
         fixed = {
             "model": target.model,
             "stream": True,
             "stream_options": {"include_usage": True},
+            **({"return_token_ids": True} if prompt_ids is not None and target.keeps_answers else {}),
             **target.extra_body,
         }
         self._head = orjson.dumps(fixed)[:-1]
         self._scripted = target.scripted
         self._exact = target.exact and not target.scripted
+        self._keeps_answers = target.keeps_answers
         self._session: aiohttp.ClientSession | None = None
         self.clock_offset_s: float | None = None
         """The server's clock less ours, where the server shows its clock: makes its instants comparable."""
@@ -95,9 +103,9 @@ class HttpTransport:
     async def complete(self, call: Call) -> Completion:
         """Send ``call`` and read its stream to the end."""
         assert self._session is not None, "use the transport as `async with`"
-        body = self._body(call)
+        body, num_ids = self._body(call)
         clock = self._clock
-        answer = StreamedAnswer()
+        answer = StreamedAnswer(said=Said() if self._keeps_answers else None)
         status: int | None = None
         is_retryable = False
         retry_after: str | None = None
@@ -120,7 +128,7 @@ class HttpTransport:
             # The server closed a kept connection as we took it: it never saw the request.
             is_retryable = status is None and isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError)
         ended_at = clock.now() if answer.error or answer.finished_at is None else answer.finished_at
-        completion = self._completion(call, answer, status=status, sent_at=sent_at, ended_at=ended_at)
+        completion = self._completion(call, answer, num_ids, status=status, sent_at=sent_at, ended_at=ended_at)
         if not is_retryable:
             return completion
         return replace(completion, is_retryable=True, retry_after_s=_seconds(retry_after))
@@ -148,7 +156,10 @@ class HttpTransport:
             for conversation in conversations:
                 group.create_task(tokenize(conversation))
 
-    def _body(self, call: Call) -> bytes:
+    def _body(self, call: Call) -> tuple[bytes, int | None]:
+        """What is sent, and how many token ids its prompt has; None where it is messages."""
+        if self._prompt_ids is not None:
+            return self._body_of_ids(call, self._prompt_ids)
         conversation = call.conversation
         parts: list[bytes | bytearray] = [self._head]
         if tools := conversation.tools_json():
@@ -162,10 +173,28 @@ class HttpTransport:
                 % (call.num_output_tokens, call.num_output_tokens, b',"tool_choice":"none"' if tools else b"")
             )
         parts += (b',"messages":', conversation.messages_json(), b"]}")
-        return b"".join(parts)
+        return b"".join(parts), None
+
+    def _body_of_ids(self, call: Call, prompt_ids: PromptIds) -> tuple[bytes, int]:
+        ids, num_ids = prompt_ids.of(call.conversation)
+        # Without a limit a plain completion would end after 16 tokens.
+        parts = [self._head, b',"max_tokens":%d' % call.num_output_tokens]
+        if self._scripted:
+            parts += (b',"replayrig":{"reply":', orjson.dumps(call.reply), b"}")
+        elif self._exact:
+            parts.append(b',"min_tokens":%d,"ignore_eos":true' % call.num_output_tokens)
+        parts += (b',"prompt":[', ids, b"]}")
+        return b"".join(parts), num_ids
 
     def _completion(
-        self, call: Call, answer: StreamedAnswer, *, status: int | None, sent_at: float, ended_at: float
+        self,
+        call: Call,
+        answer: StreamedAnswer,
+        num_ids: int | None,
+        *,
+        status: int | None,
+        sent_at: float,
+        ended_at: float,
     ) -> Completion:
         usage = answer.usage or {}
         details = usage.get("prompt_tokens_details") or {}
@@ -176,6 +205,8 @@ class HttpTransport:
             first_token_at=answer.first_token_at,
             last_token_at=answer.last_token_at,
             num_prompt_tokens=usage.get("prompt_tokens"),
+            expected_prompt_tokens=num_ids,
+            answer=answer.said.message() if answer.said is not None and answer.error is None else None,
             num_cached_tokens=details.get("cached_tokens"),
             num_output_tokens=usage.get("completion_tokens"),
             expected_output_tokens=call.num_output_tokens if self._scripted or self._exact else None,

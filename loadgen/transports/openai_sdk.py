@@ -13,6 +13,7 @@ import orjson
 
 from loadgen.call import Call, Completion
 from loadgen.transports.http import Target, one_line
+from loadgen.transports.said import Said
 from mockserver.clock import Clock
 
 
@@ -36,7 +37,7 @@ class OpenAITransport:
 
     async def complete(self, call: Call) -> Completion:
         """Send ``call`` and read its stream to the end."""
-        seen = _Seen()
+        seen = _Seen(Said() if self._target.keeps_answers else None)
         sent_at = self._clock.now()
         try:
             stream = await self._client.chat.completions.create(**self._arguments(call))
@@ -56,6 +57,7 @@ class OpenAITransport:
             num_prompt_tokens=getattr(usage, "prompt_tokens", None),
             num_cached_tokens=getattr(details, "cached_tokens", None),
             num_output_tokens=getattr(usage, "completion_tokens", None),
+            answer=seen.said.message() if seen.said is not None and seen.finish_reason else None,
             expected_output_tokens=call.num_output_tokens if self._target.scripted or self._target.exact else None,
             finish_reason=seen.finish_reason,
             error=None if seen.finish_reason else "the stream ended before the answer did",
@@ -92,7 +94,8 @@ class OpenAITransport:
 class _Seen:
     """What a stream of chunks has said so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, said: Said | None) -> None:
+        self.said = said
         self.token_at: list[float] = []
         self.usage: Any = None
         self.finish_reason: str | None = None
@@ -105,6 +108,8 @@ class _Seen:
             delta = choice.delta
             if delta.content or delta.tool_calls or any(getattr(delta, name, None) for name in _REASONING):
                 self.token_at.append(at)
+            if self.said is not None:
+                self.said.take(choice.model_dump(include={"index", "delta"}))
             if choice.finish_reason:
                 self.finish_reason, self.finished_at = choice.finish_reason, at
 

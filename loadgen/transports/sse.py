@@ -12,6 +12,8 @@ from typing import Any
 
 import orjson
 
+from loadgen.transports.said import Said
+
 _DONE = b"[DONE]"
 
 
@@ -61,6 +63,8 @@ class StreamedAnswer:
     """What a replayrig server says of its own clock."""
     error: str | None = None
     is_done: bool = False
+    said: Said | None = None
+    """Where the text is wanted too: what was said so far."""
     _events: EventReader = field(default_factory=EventReader)
 
     def feed(self, data: bytes, at: float) -> None:
@@ -95,6 +99,8 @@ class StreamedAnswer:
         has_token = False
         for choice in event.get("choices") or ():
             has_token = has_token or _has_token(choice)
+            if self.said is not None:
+                self.said.take(choice)
             if (reason := choice.get("finish_reason")) is not None:
                 self.finish_reason, self.finished_at = reason, at
         if has_token:

@@ -8,6 +8,7 @@ from typing import Any
 
 from loadgen.architectures import Architecture
 from loadgen.call import Call, Completion
+from loadgen.context import Message
 from loadgen.harness import Harness
 from loadgen.recorder import Recorder
 from loadgen.run import replay
@@ -46,6 +47,8 @@ class FakeTransport:
     latency_s: float = 1.0
     lag_s: float | None = None
     fail: Callable[[Call], str | None] = lambda _: None
+    answer: Callable[[Call], Message | None] = lambda _: None
+    """What it says that it said, where that is not the recorded answer."""
     prompts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     tools: dict[str, tuple[str, ...]] = field(default_factory=dict)
     recorded_replies: list[dict[str, Any]] = field(default_factory=list)
@@ -77,6 +80,7 @@ class FakeTransport:
             expected_output_tokens=2,
             finish_reason="stop",
             lag_s=self.lag_s,
+            answer=self.answer(call),
         )
 
 
@@ -93,6 +97,7 @@ def replay_virtually(
     is_open_loop: bool = False,
     duration_s: float | None = None,
     fail: Callable[[Call], str | None] = lambda _: None,
+    answer: Callable[[Call], Message | None] = lambda _: None,
     harness: Harness | None = None,
 ) -> tuple[Recorder, FakeTransport]:
     """Replay ``tasks`` against a transport that takes one second a call."""
@@ -100,7 +105,7 @@ def replay_virtually(
     transports: list[FakeTransport] = []
 
     def main(clock: VirtualClock) -> Coroutine[Any, Any, None]:
-        transports.append(FakeTransport(clock, fail=fail))
+        transports.append(FakeTransport(clock, fail=fail, answer=answer))
         return replay(
             tasks,
             arrives_at or (0.0,) * len(tasks),

@@ -82,6 +82,26 @@ def test_the_first_calls_of_a_scaled_run_arrive_at_one_instant_however_long_send
     assert "while the first 60 calls were sent and read" in run.header.notes["start"]
 
 
+@pytest.mark.parametrize("flags", [("--endpoint", "completions"), ("--history", "live")])
+def test_prompts_of_ids_and_live_histories_are_the_same_prompts_and_blocks(
+    tmp_path: Path, flags: tuple[str, str]
+) -> None:
+    """A mock of ours says what was recorded, and counts as we do: only a plain completion's finish reason differs."""
+    workload = write_workload(tmp_path / "tasks.jsonl")
+    common = ["run", "--workload", workload, "--no-live", "--max-concurrency", "1"]
+
+    main([*common, "--out", str(tmp_path / "virtual")])
+    main([*common, "--target", "http", "--time-scale", "5", *flags, "--out", str(tmp_path / "http")])
+
+    virtual, http = read_run(tmp_path / "virtual"), read_run(tmp_path / "http")
+    assert {call_id: (*fact[:3], fact[4]) for call_id, fact in facts(http).items()} == {
+        call_id: (*fact[:3], fact[4]) for call_id, fact in facts(virtual).items()
+    }
+    assert {call.finish_reason for call in http.calls} <= {"stop", "tool_calls"}
+    cached = [sum(call.num_cached_tokens or 0 for call in run.calls) for run in (virtual, http)]
+    assert cached[1] == pytest.approx(cached[0], abs=64)
+
+
 def test_at_a_scale_that_no_machine_carries_the_run_says_invalid_and_exits_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 from aiohttp import web
 
 from loadgen.call import Call, Completion
 from loadgen.context import Conversation, user_message
+from loadgen.prompt_ids import PromptIds
 from loadgen.transports.http import HttpTransport, Target
+from mockserver import tokens
 from mockserver.clock import WallClock
-from tests.loadgen.sse_server import CUT, DONE, ROLE, STOP, TOKEN, USAGE, Script, scripted_server
+from mockserver.prompt import PromptEncoder
+from tests.loadgen.sse_server import CUT, DONE, ROLE, STOP, TOKEN, USAGE, Script, scripted_server, serving
 
 REPLY = {"role": "assistant", "content": " x x"}
 
@@ -123,6 +127,48 @@ async def test_the_body_holds_the_history_the_tools_and_the_recorded_reply() -> 
     }
     assert second["messages"] == [{"role": "user", "content": "hëllo"}, REPLY]
     assert server.headers[0]["authorization"] == "Bearer k"
+
+
+async def test_what_was_said_is_told_where_it_is_wanted_and_never_of_a_call_that_failed() -> None:
+    whole = [(0.0, ROLE + TOKEN * 2 + STOP + USAGE + DONE)]
+    cut = [(0.0, ROLE + TOKEN), (0.05, CUT)]
+
+    answers = [
+        (await complete(script, keeps_answers=wanted)).answer
+        for script, wanted in ((whole, True), (whole, False), (cut, True))
+    ]
+
+    assert answers == [{"role": "assistant", "content": " x x"}, None, None]
+
+
+async def test_ids_go_to_plain_completions_with_the_length_that_is_wanted() -> None:
+    bodies = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        bodies.append(orjson.loads(await request.read()))
+        text = b'data: {"choices":[{"index":0,"text":" x","token_ids":[5],"finish_reason":"length"}]}\n\n'
+        return web.Response(body=text + USAGE + DONE, content_type="text/event-stream")
+
+    async with serving({("POST", "/v1/completions"): answer}) as url:
+        for fields in (
+            {"scripted": True},
+            {"scripted": False, "exact": True},
+            {"scripted": False, "keeps_answers": True},
+        ):
+            target = Target(base_url=url, model="m", **fields)  # type: ignore[arg-type]
+            async with HttpTransport(target, WallClock(), PromptIds()) as transport:
+                done = await transport.complete(make_call())
+
+    prompt = tokens.unpack(PromptEncoder(block_size=16).chat([user_message("hëllo")]))
+    assert [body.pop("prompt") for body in bodies] == [prompt] * 3
+    common = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 3}
+    assert bodies == [
+        common | {"replayrig": {"reply": REPLY}},
+        common | {"min_tokens": 3, "ignore_eos": True},
+        common | {"return_token_ids": True},
+    ]
+    assert (done.num_prompt_tokens, done.expected_prompt_tokens) == (7, len(prompt))
+    assert done.answer == {"role": "assistant", "content": " x", "token_ids": [5]}
 
 
 async def test_one_connection_serves_one_call_after_the_other() -> None:

@@ -39,6 +39,14 @@ async def test_the_sdk_sees_the_same_answer() -> None:
     assert server.bodies[0]["tools"][0]["function"]["name"] == "f"
 
 
+async def test_the_sdk_tells_what_was_said_where_it_is_asked_to() -> None:
+    async with scripted_server((0.0, ROLE + TOKEN * 2 + STOP + USAGE + DONE)) as server:
+        answer, silent = await complete(server, keeps_answers=True), await complete(server)
+
+    assert answer.answer == {"role": "assistant", "content": " x x"}
+    assert silent.answer is None
+
+
 async def test_a_server_that_is_not_ours_is_asked_for_the_length() -> None:
     async with scripted_server((0.0, TOKEN + STOP + USAGE + DONE)) as server:
         await complete(server, scripted=False, exact=True, extra_body={"top_k": 1})
