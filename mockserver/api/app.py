@@ -133,6 +133,8 @@ class App:
             return response
         except web.HTTPRequestEntityTooLarge as error:
             response = json_response(_too_large(error).body(), status=413)
+        except ConnectionError:
+            response = web.Response()  # the client has gone: nobody will read it
         except asyncio.CancelledError:
             raise
         except Exception:

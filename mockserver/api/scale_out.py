@@ -198,7 +198,7 @@ async def generate(request: web.BaseRequest, machine: Machine) -> web.StreamResp
         with running(machine, lambda: started(call, machine, watch=True)) as choices:
             async with machine.event_stream(request) as stream:
                 await _stream_tokens(stream, body, request_id, choices, machine)
-            count(call, choices, machine)
+                count(call, choices, machine)
         return stream
     choices = await run_completion(call, machine)
     answer = {
