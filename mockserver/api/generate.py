@@ -82,6 +82,7 @@ async def generate(request: web.BaseRequest, machine: Machine) -> web.StreamResp
     body = await read_body(request, GenerateRequest.parse)
     _check(body, machine)
     data = {
+        "max_tokens": machine.max_model_len - len(body.token_ids),
         **body.sampling_params,
         "model": body.model,
         "prompt": body.token_ids,

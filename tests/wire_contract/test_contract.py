@@ -31,7 +31,6 @@ KNOWN_DIFFERENCES = {
     "134-tool-schema-bad-named": "vLLM's own structural tag is broken by the tool's schema",
     "223-so-str": "vLLM breaks with a 500; ours is a 400",
     "224-so-grammar-bad": "vLLM breaks with a 500; ours does not parse grammars",
-    "386-g-sp-unknown": "where the recorded model happened to end",
 }
 
 
