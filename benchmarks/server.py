@@ -1,12 +1,13 @@
 """What the server costs, how late its tokens leave, and what it keeps.
 
-    python -m benchmarks.server [calls] [decode] [endurance] [leavers] [idle] [--streams 16 48 128] [--calls 6]
+    python -m benchmarks.server [WHAT ...] [--streams 16 48 128] [--calls 6]
 
 * ``calls``: CPU per call and chunks per second. Each stream is a conversation that starts at about 62 KB and grows by
   one turn a call; each call streams 53 chunks. ``at once``: the model is so fast that all chunks are due together.
   ``paced``: a chunk every 5 ms. A cold prompt, which has to be tokenised as a whole, is measured apart.
 * ``decode``: 128 streams at the reference rate (32k tokens a second) in real time, and how late their tokens leave.
-* ``endurance``: the server's memory over 100,000 calls.
+* ``endurance``: the server's memory over 100,000 calls of 1,000 tokens, none like another, with the default KV cache;
+  ``endurance-tiny-calls``: of 40 tokens; ``endurance-small-cache``: of 40 tokens with a cache of 4,096 blocks.
 * ``leavers``: 200 clients that go away in mid-stream.
 * ``idle``: connections that say nothing, and a call among them.
 """
@@ -171,9 +172,10 @@ def resident_mb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def small_body(name: str, num_tokens: int, *, stream: bool = True) -> dict[str, object]:
+def small_body(name: str, num_tokens: int, num_prompt_tokens: int = 40, *, stream: bool = True) -> dict[str, object]:
     """A call with a prompt of its own and an answer of a given length."""
-    body: dict[str, object] = {"messages": [{"role": "user", "content": str(filler(f"small/{name}", 40))}]}
+    content = str(filler(f"small/{name}", num_prompt_tokens))
+    body: dict[str, object] = {"messages": [{"role": "user", "content": content}]}
     body |= {"max_tokens": num_tokens, "ignore_eos": True, "stream": stream, "replayrig": {}}
     return body | ({"stream_options": {"include_usage": True}} if stream else {})
 
@@ -217,24 +219,27 @@ async def decode(streams: int = 128, num_tokens: int = 1500) -> None:
     )
 
 
-async def endurance(num_calls: int = 100_000, at_a_time: int = 32) -> None:
-    """Memory over many calls, each with a prompt of its own; the KV cache is small so that it is soon full."""
-    flags = ("--time-scale", "10000", "--num-gpu-blocks-override", "4096", "--max-model-len", "8192")
-    async with a_server(*flags) as (url, pid), a_session() as session:
+SMALL_POOL = ("--num-gpu-blocks-override", "4096", "--max-model-len", "8192")
+
+
+async def endurance(num_prompt_tokens: int, *flags: str, num_calls: int = 100_000, at_a_time: int = 32) -> None:
+    """Memory over many calls, each with a prompt of its own: what is kept of them, and whether it ends."""
+    async with a_server("--time-scale", "10000", *flags) as (url, pid), a_session() as session:
         numbers = iter(range(num_calls))
+        label = f"endurance: {num_prompt_tokens} tokens a prompt{', a small KV cache' if flags else ''}"
 
         async def keep_calling() -> None:
             for number in numbers:
-                body = small_body(f"endurance/{number}", 8, stream=number % 2 == 0)
+                body = small_body(f"endurance/{number}", 8, num_prompt_tokens, stream=number % 2 == 0)
                 async with session.post(f"{url}/v1/chat/completions", json=body) as response:
                     assert response.status == 200, await response.text()
                     await response.read()
                 if (number + 1) % (num_calls // 10) == 0:
-                    print(f"endurance: {number + 1:>7} calls, {resident_mb(pid):7.1f} MB", flush=True)
+                    print(f"{label}: {number + 1:>7} calls, {resident_mb(pid):7.1f} MB", flush=True)
 
         await asyncio.gather(*(keep_calling() for _ in range(at_a_time)))
         left = await metric(session, url, "vllm:num_requests_running")
-        print(f"endurance: {left:.0f} running, KV {await metric(session, url, 'vllm:kv_cache_usage_perc'):.3f}")
+        print(f"{label}: {left:.0f} running, KV {await metric(session, url, 'vllm:kv_cache_usage_perc'):.3f}")
 
 
 async def leavers(num_clients: int = 200) -> None:
@@ -284,7 +289,7 @@ async def idle(num_connections: int = 5000) -> None:
 def main() -> None:
     """Print what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", help="calls, decode, endurance, leavers, idle; all when nothing is said")
+    parser.add_argument("what", nargs="*", help="one of those above; all when nothing is said")
     parser.add_argument("--streams", type=int, nargs="+", default=[16, 48, 128])
     parser.add_argument("--calls", type=int, default=6, help="calls of each conversation")
     given = parser.parse_args()
@@ -293,7 +298,9 @@ def main() -> None:
     parts: dict[str, Callable[[], Coroutine[None, None, None]]] = {
         "calls": lambda: calls(given.streams, given.calls),
         "decode": decode,
-        "endurance": endurance,
+        "endurance": lambda: endurance(1000),
+        "endurance-tiny-calls": lambda: endurance(40),
+        "endurance-small-cache": lambda: endurance(40, *SMALL_POOL),
         "leavers": leavers,
         "idle": idle,
     }

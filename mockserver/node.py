@@ -1,4 +1,4 @@
-"""A node made to run: its engines, one for each data-parallel rank, under one driver."""
+"""A node made to run: its engines, one for each data-parallel rank, under one driver, and what tokenises for them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from mockserver.driver import Driver
 from mockserver.engine.cost import GuidedDecoding, Jittered, RankShare, StepCost
 from mockserver.engine.engine import Engine
 from mockserver.node_settings import NodeSettings
+from mockserver.prompt import PromptEncoder
+
+_BYTES_PER_TOKEN = 10  # its text and its id, and a little
 
 
 def build_driver(settings: NodeSettings, clock: Clock) -> Driver:
@@ -36,6 +39,18 @@ def build_driver(settings: NodeSettings, clock: Clock) -> Driver:
         routing_policy=settings.routing_policy,
         in_lock_step=in_lock_step,
         frontend_delay_s=profile.frontend_delay_s if has_frontend else None,
+    )
+
+
+def build_encoder(settings: NodeSettings, *, min_tokens: int) -> PromptEncoder:
+    """An encoder that remembers twice as many tokens as the KV caches of all ranks hold, or ``min_tokens``.
+
+    With less it would forget which prompts share blocks that are still cached, and hits would be lost.
+    """
+    _, config = settings.resolve()
+    num_tokens = max(min_tokens, 2 * config.num_kv_tokens * settings.num_ranks)
+    return PromptEncoder(
+        block_size=config.block_size, max_chain_tokens=num_tokens, max_cache_bytes=_BYTES_PER_TOKEN * num_tokens
     )
 
 

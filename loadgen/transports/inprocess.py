@@ -16,10 +16,13 @@ from mockserver.driver import Driver
 from mockserver.engine.chains import BlockPath
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.request import Request
-from mockserver.node import build_driver
+from mockserver.node import build_driver, build_encoder
 from mockserver.prompt import PromptEncoder
 from mockserver.tokens import TOKEN_BYTES, num_tokens
 from traces.record import Lag, ServerSample
+
+_REMEMBERED_TOKENS = 16_000_000
+"""Tokens of prompts remembered at least; a run has all its agents at once, and makes each text but once."""
 
 
 @dataclass(eq=False, slots=True)
@@ -52,7 +55,7 @@ def build_machine(settings: Settings, clock: Clock) -> Machine:
     _, config = settings.resolve()
     return Machine(
         driver=build_driver(settings, clock),
-        encoder=PromptEncoder(block_size=config.block_size),
+        encoder=build_encoder(settings, min_tokens=_REMEMBERED_TOKENS),
         config=config,
         clock=clock,
     )

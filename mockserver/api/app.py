@@ -13,7 +13,19 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from mockserver.api import anthropic, chat, completions, held_clock, info, openapi, responses, scale_out, sleep, status
+from mockserver.api import (
+    anthropic,
+    chat,
+    completions,
+    generate,
+    held_clock,
+    info,
+    openapi,
+    responses,
+    scale_out,
+    sleep,
+    status,
+)
 from mockserver.api.errors import ApiError, Detail, Unauthorized
 from mockserver.api.http import HttpRequest, json_response, read_json
 from mockserver.api.listener import Listener
@@ -60,7 +72,7 @@ _SCALE_OUT_ROUTES: dict[str, dict[str, Handler]] = {
     "/v1/completions/render": {"POST": scale_out.render_completion},
     "/v1/chat/completions/derender": {"POST": scale_out.derender},
     "/v1/completions/derender": {"POST": scale_out.derender},
-    "/inference/v1/generate": {"POST": scale_out.generate},
+    "/inference/v1/generate": {"POST": generate.generate},
     "/inference/v1/abort_requests": {"POST": scale_out.abort_generations},
 }
 _DEV_ROUTES: dict[str, dict[str, Handler]] = {
@@ -133,6 +145,8 @@ class App:
             return response
         except web.HTTPRequestEntityTooLarge as error:
             response = json_response(_too_large(error).body(), status=413)
+        except ConnectionError:
+            response = web.Response()  # the client has gone: nobody will read it
         except asyncio.CancelledError:
             raise
         except Exception:
@@ -140,7 +154,7 @@ class App:
             failure = ApiError("Internal server error", status=500, type="InternalServerError")
             response = json_response(failure.body(), status=500)
         if not response.prepared:
-            response.headers.update(machine.headers(request))
+            response.headers.update({**machine.headers(request), **response.headers})
         return response
 
     async def _describe(self, _request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:

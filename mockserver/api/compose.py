@@ -15,8 +15,9 @@ from typing import Any
 import orjson
 
 from mockserver.api.errors import ApiError
-from mockserver.api.instances import check_schema, instance, matching
+from mockserver.api.instances import check_schema, instance
 from mockserver.api.machine import Machine
+from mockserver.api.patterns import matching
 from mockserver.api.prompts import plain_reply
 from mockserver.api.replies import Kind, Reply, Span, generate, prose, scripted, thinking
 from mockserver.api.sampling import Sampling

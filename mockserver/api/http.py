@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol, TypeVar
@@ -173,12 +173,13 @@ class EventStream(web.StreamResponse):
         """Send a comment after every ``interval_s`` real seconds without an event, for proxies that lose patience."""
         clock = self.comments_clock = WallClock()
         due_at = interval_s
-        while True:
-            await clock.sleep_until(due_at)
-            due_at = self.written_at + interval_s
-            if due_at <= clock.now():
-                await self.send(KEEP_ALIVE)
-                due_at = clock.now() + interval_s
+        with suppress(ConnectionError):  # the client has gone; whoever writes the events ends the stream
+            while True:
+                await clock.sleep_until(due_at)
+                due_at = self.written_at + interval_s
+                if due_at <= clock.now():
+                    await self.send(KEEP_ALIVE)
+                    due_at = clock.now() + interval_s
 
 
 @asynccontextmanager
@@ -189,12 +190,15 @@ async def event_stream(
     comment_interval_s: float = 0.0,
     interruption: Interruption | None = None,
 ) -> AsyncIterator[EventStream]:
-    """An open stream, ended on leaving; a client that goes away ends it quietly."""
+    """An open stream, ended on leaving; a client that goes away ends it quietly.
+
+    ConnectionError if the client has gone before the stream could be opened.
+    """
     stream = EventStream(headers)
     stream.interruption = interruption
+    await stream.open(request)
     comments = None
     try:
-        await stream.open(request)
         if comment_interval_s:
             comments = asyncio.create_task(stream.comment_when_silent(comment_interval_s))
         yield stream

@@ -90,6 +90,8 @@ async def mounted_metrics(_request: web.BaseRequest, machine: Machine) -> web.St
 async def preflight(request: web.BaseRequest, _machine: Machine) -> web.StreamResponse:
     """A browser asks whether it may ask: no origin is allowed by default."""
     response = web.Response(status=400, text="Disallowed CORS origin")
+    asked = ("Method", "Headers", "Private-Network")
+    response.headers["Vary"] = ", ".join(("Origin", *(f"Access-Control-Request-{name}" for name in asked)))
     response.headers["access-control-allow-methods"] = "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT, QUERY"
     response.headers["access-control-max-age"] = "600"
     if wanted := request.headers.get("Access-Control-Request-Headers"):

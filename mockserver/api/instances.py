@@ -1,22 +1,32 @@
-"""JSON that a schema allows, and text that a pattern matches: what guided decoding makes a model write. Seeded.
+"""JSON that a schema allows: what guided decoding makes a model write. Seeded.
 
-Covers what tools' schemas use: types, enums, constants, references, combinations, bounds, patterns, formats.
-A schema that contradicts itself gets a value of the right type.
+Covers what tools' schemas use: types, enums, constants, references, combinations, bounds, patterns, formats. Not
+covered: ``not``, ``if``, ``contains``, and branches of ``oneOf`` that allow the same value. A schema that contradicts
+itself gets a value of the right type. Why this is no library: docs/compatibility.md.
 """
 
 from __future__ import annotations
 
+import math
 import re
-import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 from mockserver.api.errors import ApiError
-from mockserver.filler import filler
+from mockserver.api.patterns import matching
 
 _TYPES = frozenset(("null", "boolean", "integer", "number", "string", "array", "object"))
 _MAX_DEPTH = 8
+_MAX_VALUES = 1000
+"""From this depth or number of values on, only what must be there is made: schemas may refer to themselves."""
+_ENDLESS = 4
+"""So many times as deep or as many: what must be there has no end."""
+_MOST = 100_000
+"""Of items or characters: nobody waits for more."""
+_NUM_TRIES = 20
+"""Draws, where not every draw fits: unequal items, patterns with a length, multiples of fractions."""
 _FORMATS = {
     "date-time": "2026-05-17T09:30:00Z",
     "date": "2026-05-17",
@@ -91,25 +101,28 @@ class _Maker:
     def __init__(self, root: Any, rng: Random) -> None:
         self._root = root
         self._rng = rng
+        self._num_values = 0
 
     def value(self, schema: Any, depth: int) -> Any:  # noqa: PLR0911  # one return a kind
+        self._num_values += 1
         if not isinstance(schema, Mapping):
             return self._string({})
         schema = self._resolved(schema)
         if "const" in schema:
             return schema["const"]
         if isinstance(schema.get("enum"), list) and schema["enum"]:
-            return self._rng.choice(schema["enum"])
+            return self._rng.choice(_of_type(schema["enum"], schema.get("type")))
         for key in ("anyOf", "oneOf"):
             options = schema.get(key)
             if isinstance(options, list) and options:
                 rest = {name: value for name, value in schema.items() if name != key}
                 return self.value(_merged(rest, self._option(options, depth)), depth)
         kind = self._kind(schema, depth)
+        is_endless = depth >= _ENDLESS * _MAX_DEPTH or self._num_values >= _ENDLESS * _MAX_VALUES
         if kind == "object":
-            return self._object(schema, depth)
+            return {} if is_endless else self._object(schema, depth)
         if kind == "array":
-            return self._array(schema, depth)
+            return [] if is_endless else self._array(schema, depth)
         if kind == "string":
             return self._string(schema)
         if kind == "integer":
@@ -118,8 +131,12 @@ class _Maker:
             return self._number(schema)
         return self._rng.random() < 0.5 if kind == "boolean" else None
 
+    def _is_enough(self, depth: int) -> bool:
+        return depth >= _MAX_DEPTH or self._num_values >= _MAX_VALUES
+
     def _option(self, options: Sequence[Any], depth: int) -> Any:
-        if depth < _MAX_DEPTH:
+        options = [one for one in options if one is not False] or options
+        if not self._is_enough(depth):
             return self._rng.choice(options)
         simple = [
             one for one in options if isinstance(one, Mapping) and one.get("type") in _TYPES - {"object", "array"}
@@ -146,96 +163,181 @@ class _Maker:
         kind = schema.get("type")
         if isinstance(kind, list) and kind:
             kinds = [one for one in kind if one != "null"] or kind
-            return str(self._rng.choice(kinds)) if depth < _MAX_DEPTH else str(kind[-1])
+            return str(kind[-1] if self._is_enough(depth) else self._rng.choice(kinds))
         if isinstance(kind, str):
             return kind
-        if "properties" in schema or "required" in schema or "additionalProperties" in schema:
-            return "object"
-        if "items" in schema or "prefixItems" in schema:
-            return "array"
-        if "minimum" in schema or "maximum" in schema or "multipleOf" in schema:
-            return "number"
-        return "string"
+        return next((kind for keys, kind in _KIND_BY_KEYS if not keys.isdisjoint(schema)), "string")
 
     def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        properties = schema.get("properties")
-        properties = properties if isinstance(properties, Mapping) else {}
+        properties = _mapping(schema.get("properties"))
         required = [name for name in schema.get("required") or () if isinstance(name, str)]
-        made = {}
+        num_missing = len(required)
+        most = _count(schema, "maxProperties", math.inf)
+        made: dict[str, Any] = {}
         for name, one in properties.items():
-            if name in required or (depth < 3 and self._rng.random() < 0.5):
-                made[name] = self.value(one, depth + 1)
-        extra = schema.get("additionalProperties")
-        for name in required:
+            if name in required:
+                num_missing -= 1
+            elif (
+                one is False
+                or depth >= 3
+                or self._num_values >= _MAX_VALUES
+                or self._rng.random() >= 0.5
+                or len(made) + num_missing >= most
+            ):
+                continue
+            made[name] = self.value(one, depth + 1)
+        spare = (name for name, one in properties.items() if one is not False)
+        more = (f"key_{number}" for number in range(_MAX_VALUES) if _schema_of(f"key_{number}", schema) is not False)
+        for name in (*required, *self._added(made, _count(schema, "minProperties", 0), (*required, *spare), more)):
             if name not in made:
-                made[name] = self.value(extra if isinstance(extra, Mapping) else {}, depth + 1)
-        num_wanted = schema.get("minProperties")
-        for number in range(num_wanted - len(made) if isinstance(num_wanted, int) else 0):
-            spare = next((name for name in properties if name not in made), None)
-            if spare is not None:
-                made[spare] = self.value(properties[spare], depth + 1)
-            elif extra is not False:
-                made[f"key_{number}"] = self.value(extra if isinstance(extra, Mapping) else {}, depth + 1)
+                made[name] = self.value(_schema_of(name, schema), depth + 1)
         return made
+
+    @staticmethod
+    def _added(made: Mapping[str, Any], least: float, spare: Sequence[str], more: Iterator[str]) -> Iterator[str]:
+        """Names for as many properties as there must be at least: described ones, then others."""
+        names = dict.fromkeys((*made, *spare))
+        yield from list(names)[: int(least)]
+        for _, name in zip(range(int(least) - len(names)), more, strict=False):
+            yield name
 
     def _array(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
         prefix = schema.get("prefixItems")
-        made = [self.value(one, depth + 1) for one in prefix] if isinstance(prefix, list) else []
-        least = schema.get("minItems", 0)
-        most = schema.get("maxItems", max(least, 3))
+        prefix = prefix if isinstance(prefix, list) else []
+        least, most = int(_count(schema, "minItems", 0)), _count(schema, "maxItems", math.inf)
         items = schema.get("items", {})
+        num_wanted = least if self._is_enough(depth) else max(least, self._rng.randint(1, 3), len(prefix))
         if items is False:
-            return made
-        num_wanted = max(least, min(most, self._rng.randint(1, 3))) if depth < _MAX_DEPTH else least
-        for _ in range(20 * max(1, num_wanted)):
-            if len(made) >= num_wanted:
-                break
-            item = self.value(items, depth + 1)
-            if not (schema.get("uniqueItems") and item in made):
+            num_wanted = min(num_wanted, len(prefix))
+        num_wanted = int(min(num_wanted, most))
+        made: list[Any] = []
+        num_tries = _NUM_TRIES
+        while len(made) < num_wanted and num_tries:
+            item = self.value(prefix[len(made)] if len(made) < len(prefix) else items, depth + 1)
+            if schema.get("uniqueItems") and any(_is_same(item, other) for other in made):
+                num_tries -= 1
+            else:
                 made.append(item)
         return made
 
     def _string(self, schema: Mapping[str, Any]) -> str:
+        least, most = _count(schema, "minLength", 0), _count(schema, "maxLength", math.inf)
         if isinstance(schema.get("pattern"), str):
-            return matching(schema["pattern"], self._rng)
+            for _ in range(_NUM_TRIES):
+                text = matching(schema["pattern"], self._rng)
+                if least <= len(text) <= most:
+                    break
+            return text
         if schema.get("format") in _FORMATS:
             return _FORMATS[schema["format"]]
         text = " ".join(self._rng.choice(_WORDS) for _ in range(self._rng.randint(1, 3)))
-        least = schema.get("minLength", 0)
-        most = schema.get("maxLength")
         while len(text) < least:
             text += " " + self._rng.choice(_WORDS)
-        return text if most is None else text[: int(most)]
-
-    def _bounds(self, schema: Mapping[str, Any], smallest_step: float) -> tuple[float, float]:
-        low, high = schema.get("minimum"), schema.get("maximum")
-        above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-        if isinstance(above, int | float) and not isinstance(above, bool):
-            low = above + smallest_step if low is None else max(low, above + smallest_step)
-        if isinstance(below, int | float) and not isinstance(below, bool):
-            high = below - smallest_step if high is None else min(high, below - smallest_step)
-        if low is None:
-            low = 0 if high is None or high >= 0 else high - 100
-        if high is None:
-            high = low + 100
-        return low, max(low, high)
+        return text if len(text) <= most else text[: int(most)]
 
     def _integer(self, schema: Mapping[str, Any]) -> int:
-        low, high = self._bounds(schema, 1)
         step = schema.get("multipleOf", 1)
         step = int(step) if isinstance(step, int | float) and step >= 1 and step == int(step) else 1
-        first, last = -(-int(-(-low // 1)) // step), int(high // 1) // step
-        return step * self._rng.randint(first, max(first, last))
+        return step * self._multiple(_bounds(schema, 100 * step), step)
 
     def _number(self, schema: Mapping[str, Any]) -> float:
         step = schema.get("multipleOf")
         if isinstance(step, int | float) and step > 0:
-            low, high = self._bounds(schema, step)
-            first, last = int(-(-low // step)), int(high // step)
-            return step * self._rng.randint(first, max(first, last))
-        low, high = self._bounds(schema, 0.25)
-        value = round(self._rng.uniform(low, high), 2)
-        return value if low <= value <= high else low
+            bounds = _bounds(schema, 100 * step)
+            for _ in range(_NUM_TRIES):
+                value = step * self._multiple(bounds, step)
+                if value / step == int(value / step):  # else a reader would not find it a multiple
+                    break
+            return value
+        low, high = _bounds(schema, 100)
+        drawn = self._rng.uniform(low, high)
+        rounded = round(drawn, 2)
+        return rounded if low <= rounded <= high else drawn
+
+    def _multiple(self, bounds: tuple[float, float], step: float) -> int:
+        """How often ``step`` fits into a number within the bounds."""
+        first, last = math.ceil(bounds[0] / step), math.floor(bounds[1] / step)
+        return self._rng.randint(first, max(first, last))
+
+
+_KIND_BY_KEYS = (
+    (frozenset(("properties", "required", "additionalProperties", "minProperties", "patternProperties")), "object"),
+    (frozenset(("items", "prefixItems", "minItems", "uniqueItems")), "array"),
+    (frozenset(("minimum", "maximum", "multipleOf", "exclusiveMinimum", "exclusiveMaximum")), "number"),
+)
+"""What a schema that names no type is about."""
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _count(schema: Mapping[str, Any], key: str, default: float) -> float:
+    """How many a schema says there must or may be; ``default`` where it says nothing, or nonsense."""
+    value = schema.get(key)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+        return default
+    return min(value, _MOST)
+
+
+def _of_type(values: list[Any], kind: Any) -> list[Any]:
+    """Those of ``values`` that a schema's type allows too; all where that is none."""
+    kinds = kind if isinstance(kind, list) else [kind]
+    return [value for value in values if _type_of(value, kinds) in kinds] or values
+
+
+def _type_of(value: Any, kinds: Sequence[Any]) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer" if "integer" in kinds else "number"
+    names = {float: "number", str: "string", list: "array", dict: "object"}
+    return names.get(type(value), "null")
+
+
+def _schema_of(name: str, schema: Mapping[str, Any]) -> Any:
+    """What a property of this name must be."""
+    properties = _mapping(schema.get("properties"))
+    if name in properties:
+        return properties[name]
+    for pattern, one in _mapping(schema.get("patternProperties")).items():
+        with suppress(re.error):  # not every pattern of JavaScript is one of Python
+            if re.search(pattern, name):
+                return one
+    return schema.get("additionalProperties", {})
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same to JSON, which does not take true for 1."""
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _bounds(schema: Mapping[str, Any], span: float) -> tuple[float, float]:
+    """The smallest and the largest number that are allowed, ``span`` apart where only one of them is given."""
+    is_whole = schema.get("type") == "integer"
+    low = _tightest(schema, "minimum", "exclusiveMinimum", is_whole=is_whole, sign=1)
+    high = _tightest(schema, "maximum", "exclusiveMaximum", is_whole=is_whole, sign=-1)
+    if low is None:
+        low = 0 if high is None or high >= 0 else high - span
+    if high is None:
+        high = low + span
+    return low, max(low, high)
+
+
+def _tightest(schema: Mapping[str, Any], closed: str, is_open: str, *, is_whole: bool, sign: int) -> float | None:
+    """A bound from the keys that say it, moved inwards where it may not be reached itself."""
+    found = []
+    for key in (closed, is_open):
+        bound = schema.get(key)
+        if isinstance(bound, bool) or not isinstance(bound, int | float):
+            continue
+        if is_whole:
+            inner = sign * math.ceil(sign * bound)
+            bound = inner + sign if key == is_open and inner == bound else inner
+        elif key == is_open:
+            bound = math.nextafter(bound, sign * math.inf)
+        found.append(sign * bound)
+    return sign * max(found) if found else None
 
 
 def _merged(one: Mapping[str, Any], other: Any) -> dict[str, Any]:
@@ -243,93 +345,22 @@ def _merged(one: Mapping[str, Any], other: Any) -> dict[str, Any]:
     merged = dict(one)
     for key, value in other.items() if isinstance(other, Mapping) else ():
         mine = merged.get(key)
-        if key == "properties" and isinstance(mine, Mapping) and isinstance(value, Mapping):
-            merged[key] = {**mine, **value}
-        elif key == "required" and isinstance(mine, list) and isinstance(value, list):
-            merged[key] = [*mine, *(name for name in value if name not in mine)]
-        elif key in ("minimum", "minLength", "minItems") and mine is not None:
-            merged[key] = max(mine, value)
-        elif key in ("maximum", "maxLength", "maxItems") and mine is not None:
-            merged[key] = min(mine, value)
-        elif key == "enum" and isinstance(mine, list) and isinstance(value, list):
-            merged[key] = [item for item in mine if item in value] or value
-        else:
-            merged[key] = value
+        merge = _MERGES.get(key)
+        merged[key] = value if merge is None or type(mine) is not type(value) else merge(mine, value)
     return merged
 
 
-def matching(pattern: str, rng: Random) -> str:
-    """Text that ``pattern`` matches in full; some words where the pattern is beyond us."""
-    try:
-        parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]  # the only parser of Python's patterns
-        text = _matching_items(parsed, rng, {})
-    except (re.error, RecursionError, OverflowError, ValueError, KeyError):
-        return filler(f"{rng.random()}", 3).strip()
-    return text
+def _all_properties(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    both = {name: _merged(one[name], other[name]) for name in one if isinstance(other.get(name), Mapping)}
+    return {**one, **other, **{name: schema for name, schema in both.items() if isinstance(one[name], Mapping)}}
 
 
-_CATEGORY_CHARS = {
-    "CATEGORY_DIGIT": string.digits,
-    "CATEGORY_SPACE": " ",
-    "CATEGORY_WORD": string.ascii_lowercase + string.digits + "_",
-    "CATEGORY_NOT_DIGIT": string.ascii_lowercase,
-    "CATEGORY_NOT_SPACE": string.ascii_lowercase + string.digits,
-    "CATEGORY_NOT_WORD": "-. ",
+_MERGES: dict[str, Callable[[Any, Any], Any]] = {
+    "properties": _all_properties,
+    "required": lambda one, other: [*one, *(name for name in other if name not in one)],
+    "enum": lambda one, other: [item for item in one if item in other] or other,
+    "items": _merged,
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
+    **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
 }
-_PRINTABLE = string.ascii_letters + string.digits + " _-.,:;!?/"
-
-
-def _matching_items(items: Iterable[Any], rng: Random, groups: dict[int, str]) -> str:
-    return "".join(_MAKERS[str(op)](argument, rng, groups) for op, argument in items)
-
-
-def _repeated(argument: Any, rng: Random, groups: dict[int, str]) -> str:
-    least, most, items = argument
-    count = rng.randint(least, min(most, max(least, 4)))
-    return "".join(_matching_items(items, rng, groups) for _ in range(count))
-
-
-def _group(argument: Any, rng: Random, groups: dict[int, str]) -> str:
-    number, items = argument[0], argument[-1]
-    text = groups[number] = _matching_items(items, rng, groups)
-    return text
-
-
-def _nothing(_argument: Any, _rng: Random, _groups: dict[int, str]) -> str:
-    return ""
-
-
-_MAKERS: dict[str, Callable[[Any, Random, dict[int, str]], str]] = {
-    "LITERAL": lambda code, _rng, _groups: chr(code),
-    "NOT_LITERAL": lambda code, rng, _groups: rng.choice([char for char in _PRINTABLE if char != chr(code)]),
-    "ANY": lambda _argument, rng, _groups: rng.choice(string.ascii_lowercase),
-    "IN": lambda items, rng, _groups: _from_set(items, rng),
-    "CATEGORY": lambda name, rng, _groups: rng.choice(_CATEGORY_CHARS[str(name)]),
-    "BRANCH": lambda argument, rng, groups: _matching_items(rng.choice(argument[1]), rng, groups),
-    "MAX_REPEAT": _repeated,
-    "MIN_REPEAT": _repeated,
-    "POSSESSIVE_REPEAT": _repeated,
-    "SUBPATTERN": _group,
-    "ATOMIC_GROUP": _matching_items,
-    "GROUPREF": lambda number, _rng, groups: groups[number],
-    "AT": _nothing,
-    "ASSERT": _nothing,
-    "ASSERT_NOT": _nothing,
-}
-
-
-def _from_set(items: Sequence[Any], rng: Random) -> str:
-    negated = str(items[0][0]) == "NEGATE"
-    chars: list[str] = []
-    for op, argument in items:
-        name = str(op)
-        if name == "LITERAL":
-            chars.append(chr(argument))
-        elif name == "RANGE":
-            first, last = argument
-            chars += [chr(code) for code in range(first, min(last, first + 255) + 1)]
-        elif name == "CATEGORY":
-            chars += _CATEGORY_CHARS[str(argument)]
-    if negated:
-        chars = [char for char in _PRINTABLE if char not in chars]
-    return rng.choice(chars)
+"""How two schemas' words about the same thing become one; of other words the last counts."""

@@ -51,6 +51,14 @@ def completion_logprobs(
     }
 
 
+def token_logprobs(token_ids: Sequence[int], num_top: int) -> dict[str, Any]:
+    """``choices[].logprobs`` where tokens have no text: ``/inference/v1/generate``."""
+    rows = [
+        [_token_entry(one, rank) for rank, one in enumerate(_alternatives(token_id, num_top))] for token_id in token_ids
+    ]
+    return {"content": [{**row[0], "top_logprobs": row} for row in rows]}
+
+
 def prompt_logprobs(prompt: bytes, num_top: int) -> list[dict[str, Any] | None]:
     """``prompt_logprobs``: nothing for the first token, then the token itself and ``num_top`` likelier ones."""
     rows: list[dict[str, Any] | None] = [None]
@@ -79,6 +87,10 @@ def _logprob(token_id: int, rank: int) -> float:
 def _chat_entry(token_id: int, rank: int, *, as_ids: bool) -> dict[str, Any]:
     token = _shown(token_id, as_ids=as_ids)
     return {"token": token, "logprob": _logprob(token_id, rank), "bytes": list(_text(token_id).encode())}
+
+
+def _token_entry(token_id: int, rank: int) -> dict[str, Any]:
+    return {"token_id": token_id, "logprob": _logprob(token_id, rank), "rank": rank + 1}
 
 
 def _shown(token_id: int, *, as_ids: bool) -> str:

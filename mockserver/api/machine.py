@@ -26,8 +26,7 @@ from mockserver.engine.engine import RequestTooLongError
 from mockserver.engine.request import Request
 from mockserver.filler import filler
 from mockserver.lag import LagMeter
-from mockserver.node import build_driver
-from mockserver.prompt import PromptEncoder
+from mockserver.node import build_driver, build_encoder
 from mockserver.tokens import num_tokens
 
 VLLM_VERSION = "0.32.0"
@@ -77,7 +76,6 @@ def load_report(request: web.BaseRequest, machine: Machine) -> dict[str, str]:
 
 _REMEMBERED_TOKENS = 1_000_000
 """Tokens of prompts that even a server with a small KV cache remembers; others remember twice their cache's."""
-_BYTES_PER_REMEMBERED_TOKEN = 10  # its text and its id, and a little
 
 
 class Machine:
@@ -90,12 +88,7 @@ class Machine:
         self.config = config
         self.clock = clock
         self.driver = build_driver(settings, clock)
-        remembered = max(_REMEMBERED_TOKENS, 2 * config.num_kv_tokens * len(self.driver.engines))
-        self.encoder = PromptEncoder(
-            block_size=config.block_size,
-            max_chain_tokens=remembered,
-            max_cache_bytes=_BYTES_PER_REMEMBERED_TOKEN * remembered,
-        )
+        self.encoder = build_encoder(settings, min_tokens=_REMEMBERED_TOKENS)
         self.model_names = settings.model_names()
         self.max_model_len = min(config.max_model_len, config.num_kv_tokens)
         """The context; a cache too small for the model's makes it smaller, as vLLM's ``--max-model-len auto`` does."""

@@ -12,9 +12,10 @@ from aiohttp import web
 from pydantic.json_schema import models_json_schema
 
 from mockserver.api.anthropic import CountTokensRequest, MessagesRequest
+from mockserver.api.generate import GenerateRequest
 from mockserver.api.machine import Machine
 from mockserver.api.responses import ResponsesRequest
-from mockserver.api.scale_out import BatchChatRequest, GenerateRequest
+from mockserver.api.scale_out import BatchChatRequest
 from mockserver.api.schema import (
     ChatRequest,
     CompletionRequest,

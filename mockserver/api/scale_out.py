@@ -1,8 +1,7 @@
-"""vLLM's endpoints around completions: batches of conversations, rendering, tokens in and out, aborting by id."""
+"""vLLM's endpoints around completions: batches of conversations, rendering, aborting by id."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -12,17 +11,14 @@ from pydantic import Field
 
 from mockserver.api.bodies import Usage, chat_body, dumped
 from mockserver.api.chat import ChatCall, checked, run_to_end, whole_choice
-from mockserver.api.choices import Choice, bursts, running, together
 from mockserver.api.completions import checked as checked_completion
-from mockserver.api.completions import count, started
-from mockserver.api.completions import run_to_end as run_completion
 from mockserver.api.errors import ApiError, BadParameter
-from mockserver.api.http import DONE, EventStream, json_response, read_body
+from mockserver.api.http import json_response, read_body
 from mockserver.api.machine import Machine
 from mockserver.api.messages import SomeMessages
 from mockserver.api.sampling import Sampling
-from mockserver.api.schema import ChatRequest, CompletionRequest, RequestModel, StreamOptions
-from mockserver.tokens import TOKEN_BYTES, num_tokens, unpack
+from mockserver.api.schema import ChatRequest, CompletionRequest, RequestModel
+from mockserver.tokens import num_tokens, unpack
 
 
 class BatchChatRequest(RequestModel):
@@ -165,121 +161,6 @@ def _shown_sampling(sampling: Sampling, body: ChatRequest | CompletionRequest) -
 
 _DEFAULT_MAX_TOKENS = 16
 _DELTAS, _WHOLE = 1, 2
-
-
-class GenerateRequest(RequestModel):
-    """``POST /inference/v1/generate``."""
-
-    request_id: str | None = None
-    token_ids: Annotated[list[int], Field(min_length=1)]
-    sampling_params: dict[str, Any]
-    model: str | None = None
-    stream: bool | None = False
-    stream_options: StreamOptions | None = None
-    return_token_ids: bool | None = None
-    cache_salt: str | None = None
-    priority: int = 0
-
-
-async def generate(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
-    """Tokens in, tokens out."""
-    body = await read_body(request, GenerateRequest.parse)
-    data = {
-        **body.sampling_params,
-        "model": body.model,
-        "prompt": body.token_ids,
-        "request_id": body.request_id,
-        "cache_salt": body.cache_salt,
-        "priority": body.priority,
-    }
-    call = checked_completion(data, request.headers, machine)
-    request_id = f"generate-tokens-{body.request_id or secrets.token_hex(8)}"
-    if body.stream:
-        with running(machine, lambda: started(call, machine, watch=True)) as choices:
-            async with machine.event_stream(request) as stream:
-                await _stream_tokens(stream, body, request_id, choices, machine)
-            count(call, choices, machine)
-        return stream
-    choices = await run_completion(call, machine)
-    answer = {
-        "request_id": request_id,
-        "model": machine.model_names[0],
-        "created": call.envelope.created,
-        "usage": _generate_usage(body, choices, machine).whole(),
-        "prompt_logprobs": None,
-        "prompt_token_id_logprobs": None,
-        "prompt_token_ids": body.token_ids if body.return_token_ids else None,
-        "mm_placeholders": None,
-        "metrics": None,
-        "kv_transfer_params": None,
-        "ec_transfer_params": None,
-        "output_mode": "tokens",
-        "choices": [_token_choice(choice, unpack(choice.reply.token_ids), is_final=True) for choice in choices],
-    }
-    return json_response(dumped(answer))
-
-
-async def _stream_tokens(
-    stream: EventStream, body: GenerateRequest, request_id: str, choices: list[Choice], machine: Machine
-) -> None:
-    """One event for each token, then the usage if it is wanted."""
-    options = body.stream_options or StreamOptions()
-    on_every_chunk = options.include_usage and options.continuous_usage_stats
-
-    def event(choice: Choice, position: int, *, is_final: bool) -> bytes:
-        usage = None
-        if on_every_chunk:
-            usage = Usage(num_prompt_tokens=len(body.token_ids), num_output_tokens=position).whole()
-        chunk: dict[str, Any] = {"request_id": request_id, "usage": usage}
-        if body.return_token_ids and position == 1 and choice is choices[0]:
-            chunk["prompt_token_ids"] = body.token_ids
-        chunk["output_mode"] = "tokens"
-        token = unpack(choice.reply.token_ids[(position - 1) * TOKEN_BYTES : position * TOKEN_BYTES])
-        chunk["choices"] = [_token_choice(choice, token, is_final=is_final)]
-        return b"data: %b\n\n" % dumped(chunk)
-
-    async def send_choice(choice: Choice) -> None:
-        async for burst in bursts(choice, machine):
-            last = choice.num_sent_tokens + burst.num_tokens
-            await stream.send(
-                *(
-                    event(choice, position, is_final=burst.finished and position == last)
-                    for position in range(choice.num_sent_tokens + 1, last + 1)
-                )
-            )
-            choice.num_sent_tokens = last
-
-    await together([lambda choice=choice: send_choice(choice) for choice in choices])  # type: ignore[misc]
-    final = []
-    if options.include_usage:
-        usage = _generate_usage(body, choices, machine).final_chunk()
-        final = [
-            b"data: %b\n\n" % dumped({"request_id": request_id, "usage": usage, "output_mode": "tokens", "choices": []})
-        ]
-    await stream.send(*final, DONE)
-
-
-def _token_choice(choice: Choice, token_ids: Sequence[int], *, is_final: bool) -> dict[str, Any]:
-    spans = [{"version": "default", "start": 0, "end": num_tokens(choice.reply.token_ids)}]
-    return {
-        "index": choice.index,
-        "finish_reason": choice.finish_reason if is_final else None,
-        "stop_reason": choice.reply.stop_reason if is_final else None,
-        "token_ids": token_ids,
-        "routed_experts": None,
-        "sampling_mask": None,
-        "weight_versions": spans if is_final else None,
-        "logprobs": None,
-    }
-
-
-def _generate_usage(body: GenerateRequest, choices: Sequence[Choice], machine: Machine) -> Usage:
-    num_cached_tokens = choices[0].generation.num_cached_tokens
-    return Usage(
-        num_prompt_tokens=len(body.token_ids),
-        num_output_tokens=sum(choice.generation.num_output_tokens for choice in choices),
-        num_cached_tokens=num_cached_tokens if machine.settings.enable_prompt_tokens_details else None,
-    )
 
 
 async def abort_requests(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:

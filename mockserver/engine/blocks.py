@@ -182,7 +182,7 @@ class BlockPool:
     def _add_duplicate(self, chain: CachedChain, table: BlockTable, depth: int) -> None:
         span = Span(chain, depth, depth + 1, 1)
         span.is_duplicate = True
-        chain.duplicates.setdefault(depth, []).append(span)
+        chain.add_duplicate(span)
         table.duplicates[depth] = span
 
     def _split(self, chain: CachedChain, index: int, at: int) -> None:

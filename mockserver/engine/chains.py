@@ -29,6 +29,10 @@ BlockPath = tuple[ChainRun, ...]
 """The full blocks of a token sequence, in order; each run starts where the one before it ends."""
 
 
+_NO_CHILDREN: dict[bytes, _Chain] = {}
+"""Shared by the chains that have none, most of them; nothing is ever put into it."""
+
+
 class _Chain:
     """Blocks that follow each other, and the chains that branch off."""
 
@@ -39,7 +43,7 @@ class _Chain:
         self.start = start
         self.tokens = bytearray(tokens)
         self.parent = parent
-        self.children: dict[tuple[int, bytes], _Chain] = {}
+        self.children: dict[bytes, _Chain] = _NO_CHILDREN
 
 
 class ChainTable:
@@ -113,7 +117,7 @@ class ChainTable:
                 runs.append(ChainRun(chain.chain_id, chain.start, depth))
             if not rest:
                 break
-            chain = chain.children.get((depth, rest[:width])) or self._branch(chain, depth, rest)
+            chain = chain.children.get(_key(depth, rest[:width])) or self._branch(chain, depth, rest)
         for chain in reversed(used):
             self._chains.move_to_end(chain.chain_id)
         if self._num_bytes > self._max_bytes:
@@ -145,7 +149,9 @@ class ChainTable:
         chain = _Chain(self._next_chain_id, depth, tokens, parent)
         self._next_chain_id += 1
         self._num_bytes += len(tokens)
-        parent.children[depth, tokens[: self._block_bytes]] = chain
+        if parent.children is _NO_CHILDREN:
+            parent.children = {}
+        parent.children[_key(depth, tokens[: self._block_bytes])] = chain
         self._chains[chain.chain_id] = chain
         return chain
 
@@ -155,6 +161,11 @@ class ChainTable:
             assert not chain.children, "a chain is more recent than its children"
             self._num_bytes -= len(chain.tokens)
             if chain.parent is not None:
-                del chain.parent.children[chain.start, bytes(chain.tokens[: self._block_bytes])]
+                del chain.parent.children[_key(chain.start, chain.tokens[: self._block_bytes])]
         if len(self._root_by_salt) > len(self._chains) + 1:
             self._root_by_salt = {salt: root for salt, root in self._root_by_salt.items() if root.children}
+
+
+def _key(depth: int, block: bytes | bytearray) -> bytes:
+    """What tells a chain from its siblings: the depth it begins at, and its first block."""
+    return depth.to_bytes(4, "little") + block

@@ -19,6 +19,10 @@ class Span:
         self.newer: Span = self
 
 
+_NO_DUPLICATES: dict[int, list[Span]] = {}
+"""Shared by the chains that have none, nearly all of them; nothing is ever put into it."""
+
+
 class CachedChain:
     """What is cached of one chain: spans in order, without a hole from ``start`` to ``end``."""
 
@@ -29,8 +33,14 @@ class CachedChain:
         self.start = start
         self.end = start
         self.spans: list[Span] = []
-        self.duplicates: dict[int, list[Span]] = {}
+        self.duplicates = _NO_DUPLICATES
         """Further copies of a block, by depth, oldest first; each is a span of one block."""
+
+    def add_duplicate(self, span: Span) -> None:
+        """One more copy of a block."""
+        if self.duplicates is _NO_DUPLICATES:
+            self.duplicates = {}
+        self.duplicates.setdefault(span.start, []).append(span)
 
 
 def unlink(span: Span) -> None:

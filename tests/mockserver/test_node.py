@@ -9,7 +9,7 @@ import pytest
 from mockserver.clock import VirtualClock, run_virtual
 from mockserver.driver import Driver, Generation
 from mockserver.engine.request import Request
-from mockserver.node import build_driver
+from mockserver.node import build_driver, build_encoder
 from mockserver.node_settings import NodeSettings
 from mockserver.prompt import PromptEncoder
 from mockserver.tokens import pack
@@ -164,3 +164,22 @@ def test_jitter_is_seeded() -> None:
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         NodeSettings(**settings)  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize("num_ranks", [1, 4])
+def test_encoder_knows_the_blocks_of_all_that_the_caches_of_all_ranks_can_hold(num_ranks: int) -> None:
+    settings = NodeSettings(num_gpu_blocks_override=64, max_model_len=512, data_parallel_size=num_ranks)
+    encoder = build_encoder(settings, min_tokens=0)
+    num_prompts = 2 * settings.resolve()[1].num_kv_tokens * num_ranks // 128
+
+    def path(prompt: int) -> object:
+        return encoder.path(pack([1000 * prompt + number for number in range(128)]))
+
+    first = path(0)
+    for prompt in range(1, num_prompts):
+        path(prompt)
+
+    assert path(0) == first
+    for prompt in range(1, num_prompts + 1):
+        path(prompt)
+    assert path(0) != first

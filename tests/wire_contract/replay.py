@@ -47,6 +47,7 @@ SERVERS: Mapping[str, Mapping[str, Any]] = {
         "time_scale": SLOW_TIME_SCALE,
     },
     "8803": {"served_model_name": ("small-qwen3",), "max_model_len": 32_768},
+    "8804": {"served_model_name": ("tiny-qwen3",), "max_model_len": 2048, "enable_scale_out": True},
 }
 """Flags of the recorded servers, by the port they listened on."""
 

@@ -42,6 +42,7 @@ KIND_ONLY = {
     "bytes": "a token of the recorded tokenizer",
     "tokens": "tokens of the recorded tokenizer",
     "token_strs": "tokens of the recorded tokenizer",
+    "token_id": "a token of the recorded tokenizer",
     "token_ids": "tokens of the recorded tokenizer",
     "prompt_token_ids": "tokens of the recorded tokenizer",
     "logprob": "a probability of a random model",
@@ -89,8 +90,8 @@ TWO_OR_THREE_PIECES = (
     "How many chunks a text takes depends on the tokenizer, so runs of chunks of one kind count as one."
 )
 CUT_CALL = (
-    "Where max_tokens cuts a reply inside a tool call, how far the arguments had come depends on the tokenizer: their "
-    "chunks may be missing."
+    "Where max_tokens cuts a reply inside a tool call, how far the call had come depends on the tokenizer: the chunks "
+    "of its arguments may be missing, and that of its name."
 )
 LAST_WORDS = "Whether the last token shows text, so that the finishing chunk carries some, depends on the tokenizer."
 
@@ -225,8 +226,8 @@ def _streams(recorded: Answer, ours: Answer) -> str | None:
     if (": keep-alive" in recorded.lines[:1]) != (": keep-alive" in ours.lines[:1]):
         return "a comment while waiting is on one side only"
     theirs, own = _events(recorded.lines), _events(ours.lines)
-    steps, own_steps = _runs(theirs), _runs(own)
-    if _without_cut_calls(steps, theirs) != _without_cut_calls(own_steps, own):
+    steps, own_steps = _runs(_without_cut_calls(theirs)), _runs(_without_cut_calls(own))
+    if steps != own_steps:
         return f"events {' '.join(steps)}, ours {' '.join(own_steps)}"
     return _events_by_step(theirs, own)
 
@@ -263,7 +264,7 @@ def _steps(name: str, event: Any) -> list[str]:
     if "role" in delta:
         steps.append(f"role{choice['index']}")
     for call in delta.get("tool_calls") or ():
-        steps.append("name" if "id" in call else "arguments")  # MORE_CALLS
+        steps.append(f"{'name' if 'id' in call else 'arguments'}{choice['index']}")  # MORE_CALLS
     if "role" not in delta:
         steps += [f"{key}{choice['index']}" for key in ("content", "reasoning", "text") if delta.get(key)]
     if choice["finish_reason"] is not None:
@@ -274,21 +275,21 @@ def _steps(name: str, event: Any) -> list[str]:
 def _runs(events: Sequence[tuple[str, Any]]) -> list[str]:
     """The steps, neighbours of one kind as one (TWO_OR_THREE_PIECES); interleaved choices are sorted apart."""
     steps = [step for step, _ in events]
-    if any(step.endswith("1") and step[:4] in ("cont", "text", "reas") for step in steps):
+    if any(step.endswith("1") and step[:4] in ("cont", "text", "reas", "name") for step in steps):
         body = sorted(set(steps) - {"usage", "done"})
         return [*body, *(step for step in steps if step in ("usage", "done"))]
     runs: list[str] = []
     for step in steps:
-        if runs[-1:] != [step] and not (step in ("name", "arguments") and step in runs):
+        if runs[-1:] != [step] and not (step.startswith(("name", "arguments")) and step in runs):
             runs.append(step)
     return runs
 
 
-def _without_cut_calls(steps: Sequence[str], events: Sequence[tuple[str, Any]]) -> list[str]:
+def _without_cut_calls(events: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
     """CUT_CALL."""
-    if any(step.startswith("finish") and step.endswith("=length") for step in steps):
-        return [step for step in steps if not step.startswith("arguments")]
-    return list(steps)
+    if any(step.startswith("finish") and step.endswith("=length") for step, _ in events):
+        return [one for one in events if not one[0].startswith(("name", "arguments"))]
+    return events
 
 
 def _events_by_step(theirs: Sequence[tuple[str, Any]], own: Sequence[tuple[str, Any]]) -> str | None:

@@ -21,8 +21,8 @@ import aiohttp
 
 from mockserver.api.anthropic import MessagesRequest
 from mockserver.api.app import RunningServer, start
+from mockserver.api.generate import GenerateRequest
 from mockserver.api.responses import ResponsesRequest
-from mockserver.api.scale_out import GenerateRequest
 from mockserver.api.schema import ChatRequest, CompletionRequest
 from mockserver.api.settings import ServerSettings
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,14 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from mockserver.api.errors import ApiError
-from mockserver.api.instances import check_schema, instance, matching
+from mockserver.api.instances import check_schema, instance
+from mockserver.api.patterns import matching
+from tests.mockserver.api.schemas import SCHEMAS_OF_ALL_KINDS, with_definitions
 
 SCHEMAS: list[dict[str, Any]] = [
     {"type": "integer", "minimum": 3, "maximum": 4},
@@ -79,18 +84,60 @@ def test_same_seed_makes_the_same_value() -> None:
     assert instance(schema, Random("s")) == instance(schema, Random("s"))
 
 
-def test_arguments_for_every_tool_of_the_recorded_agents_are_valid(shared_dir: Path) -> None:
-    files = [
-        *(shared_dir / "data" / "toolathlon").glob("hf_record*.json"),
-        *(shared_dir / "data" / "atif-harbor" / "golden" / "openhands").glob("*.traces.json"),
-    ]
-    schemas = {json.dumps(one): one for file in files for one in _tool_schemas(json.loads(file.read_text("utf-8")))}
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(schema=st.one_of(SCHEMAS_OF_ALL_KINDS, with_definitions()), seed=st.integers(0, 1000))
+def test_value_made_from_any_schema_is_valid(schema: dict[str, Any], seed: int) -> None:
+    Draft202012Validator.check_schema(schema)
 
-    for schema in schemas.values():
+    Draft202012Validator(schema).validate(instance(schema, Random(seed)))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+        {"type": "array", "items": {"$ref": "#"}, "minItems": 3},
+        {
+            "type": "object",
+            "properties": {name: {"type": "array", "items": {"$ref": "#"}} for name in "abcdefgh"},
+            "required": list("abcdefgh"),
+        },
+        {"type": "array", "minItems": 10**9, "uniqueItems": True, "items": {"const": 1}},
+        {"type": "string", "minLength": 10**12},
+        {"type": "string", "minLength": "many", "maxLength": None, "pattern": 7},
+        {"type": "object", "patternProperties": {"(": {"type": "string"}}, "required": ["x"], "minProperties": 1e9},
+        {"type": "integer", "minimum": "low", "maximum": True, "multipleOf": 0},
+    ],
+    ids=lambda schema: json.dumps(schema)[:60],
+)
+def test_schema_that_has_no_end_or_makes_no_sense_still_gives_a_value_of_bounded_size(schema: dict[str, Any]) -> None:
+    assert len(json.dumps(instance(schema, Random(0)))) < 12_000_000
+
+
+def test_arguments_for_every_tool_of_the_recorded_agents_are_valid(shared_dir: Path) -> None:
+    patterns = ("toolathlon/hf_record*", "atif-harbor/**/*.json", "agentperf/**/*.xz", "openhands/*.xz")
+    files = [path for pattern in patterns for path in sorted((shared_dir / "data").glob(pattern))]
+
+    schemas = tool_schemas_in(files)
+
+    for schema in schemas:
         check_schema(schema)
-        for seed in range(3):
+        for seed in range(20):
             Draft202012Validator(schema).validate(instance({"type": "object", **schema}, Random(seed)))
-    assert len(schemas) > 40
+    assert len(schemas) > 60
+
+
+def tool_schemas_in(files: list[Path]) -> list[dict[str, Any]]:
+    """The parameters of all tools in the recordings, each once."""
+    found = (one for file in files for record in _records(file) for one in _tool_schemas(record))
+    return list({json.dumps(one): one for one in found}.values())
+
+
+def _records(file: Path) -> Iterator[Any]:
+    """The JSON values of a file, lines or one document, where it has tools at all."""
+    text = lzma.decompress(file.read_bytes()).decode() if file.suffix == ".xz" else file.read_text("utf-8")
+    if '"parameters' in text or 'parameters\\"' in text:
+        yield from map(json.loads, text.strip().split("\n") if ".jsonl" in file.name else [text])
 
 
 def _tool_schemas(value: Any) -> Iterator[dict[str, Any]]:
