@@ -119,6 +119,8 @@ def _run(settings: Settings, workload: Workload, again: Again | None) -> int:
     directory = again.directory if again else Path(settings.out or f"runs/{run_id}")
     twin = _kept_twin(settings, workload)
     if settings.repeat == 1:
+        if again is None:
+            (directory / resume.PLAN).unlink(missing_ok=True)  # of what was here before
         return _tell([_one(settings, workload, directory, run_id, again, twin=twin)])
     twin = twin or _twin(settings, workload)
     outcomes: list[Outcome] = []

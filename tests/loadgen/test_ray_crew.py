@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -18,10 +19,7 @@ from tests.loadgen.stores.servers import free_port
 from tests.loadgen.test_resume import without_times, write_workload
 from traces.jsonl import read_run
 
-needs_ray = pytest.mark.skipif(
-    subprocess.run([sys.executable, "-c", "import ray"], capture_output=True, check=False).returncode != 0,
-    reason="Ray is not installed",
-)
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 
 
 @pytest.fixture(scope="module")
