@@ -34,10 +34,18 @@ def mock_server(port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("ab") as file:
         process = subprocess.Popen([sys.executable, "-m", "mockserver", *options], stdout=file, stderr=file)
         try:
+            wait_until_it_listens(process, port)
             yield process
         finally:
             process.kill()
             process.wait()
+
+
+def wait_until_it_listens(process: subprocess.Popen[bytes], port: int) -> None:
+    while process.poll() is None:
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("kilobytes", [8, 16])
