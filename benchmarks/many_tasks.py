@@ -2,8 +2,9 @@
 
     python -m benchmarks.many_tasks [--tasks 1000] [--turns 5] [--tool-latency 10] [--time-scale 1]
 
-All tasks start at once, each the first turns of a task of the embedded workload. The shorter the tools take, the more
-calls a second: with 10 s some 80, which two cores carry, and with 1 s several hundred, which they do not.
+All tasks start at once, each the first turns of one of fifty tasks of the embedded workload: with a thousand different
+ones the simulated node would be at their first prompts for minutes. The shorter the tools take, the more calls a
+second: with 10 s some 80, which two cores carry, and with 1 s several hundred, which they do not.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pathlib import Path
 
 from traces.jsonl import read_run, write_trajectories
 from traces.workload import iter_workload
+
+_NUM_DIFFERENT = 50
 
 
 def _megabytes(pid: int) -> float:
@@ -47,8 +50,9 @@ def _free_port() -> int:
 def measure(num_tasks: int, num_turns: int, tool_latency_s: float, time_scale: float, folder: Path) -> None:
     """Do one run and print what it took."""
     workload = folder / "tasks.jsonl"
-    tasks = iter_workload("toolathlon-like", num_tasks=num_tasks)
-    write_trajectories(workload, (replace(task, turns=task.turns[:num_turns]) for task in tasks))
+    different = tuple(iter_workload("toolathlon-like", num_tasks=_NUM_DIFFERENT))
+    chosen = ((number, different[number % _NUM_DIFFERENT]) for number in range(num_tasks))
+    write_trajectories(workload, (replace(one, task_id=f"t{k}", turns=one.turns[:num_turns]) for k, one in chosen))
     port = _free_port()
     address = ("--host", "127.0.0.1", "--port", str(port), "--time-scale", str(time_scale))
     run = folder / "run"
