@@ -89,10 +89,12 @@ class Process:
         return complaint_of(await process.wait(), complaint)
 
     async def dismiss(self) -> None:
-        """After Ctrl-C, which it hears too."""
+        """After Ctrl-C, which it hears too where it came from a terminal; the end of its input says the same."""
         process = self._process
         if process is None or process.returncode is not None:
             return
+        assert process.stdin is not None, "asked for"
+        process.stdin.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
                 await process.wait()

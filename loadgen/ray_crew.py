@@ -11,6 +11,7 @@ import contextlib
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ _NUM_CLOCK_PROBES = 15
 _NEWS_PERIOD_S = 1.0
 _ROOM_TIMEOUT_S = 60.0
 _PATIENCE_S = 20.0
+_CONNECT_TIMEOUT_S = 10.0
 _RECORDS = ("calls.jsonl", "tools.jsonl", "tasks.jsonl", "server.jsonl")
 _PAGES = ("run.json", "summary.json")
 
@@ -224,6 +226,7 @@ class RayCrew:
 async def ray_crew(address: str, directories: Sequence[Path], workload: Mapping[str, bytes]) -> AsyncIterator[RayCrew]:
     """An actor for each of ``directories`` on the cluster at ``address``. Raises RayError where that cannot be."""
     ray = _import_ray()
+    _check_that_somebody_listens(address)
     try:
         own = {"num_cpus": len(directories)} if address == "local" else {}
         ray.init(address=address, log_to_driver=False, logging_level="error", **own)
@@ -244,6 +247,18 @@ async def ray_crew(address: str, directories: Sequence[Path], workload: Mapping[
         )
     finally:
         ray.shutdown()
+
+
+def _check_that_somebody_listens(address: str) -> None:
+    """Ray itself asks for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return  # auto, local: Ray knows where
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S):
+            pass
+    except OSError as error:
+        raise RayError(f"the Ray cluster at {address} cannot be reached: {error.strerror or error}") from None
 
 
 def _import_ray() -> Any:
