@@ -1,4 +1,4 @@
-"""The command line: ``loadgen run`` and ``loadgen experiment``."""
+"""The command line: ``loadgen run``, ``loadgen experiment``, ``loadgen sweep`` and ``loadgen resume``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from loadgen import experiment, kv, sandbox_needs, sweep
+from loadgen import experiment, kv, resume, sandbox_needs, sweep
 from loadgen.architectures import short_name
 from loadgen.config import OWN_MOCK, Settings
 from loadgen.live import LiveView
@@ -31,6 +31,7 @@ from traces.workload import Workload, load_workload
 
 CALCULATORS = {one.NAME: one for one in (kv, sandbox_needs)}
 """Commands that print arithmetic and run nothing."""
+RESUME = "resume"
 EXIT_FINE, EXIT_INVALID, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
@@ -42,14 +43,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         if command in CALCULATORS:
             print("\n".join(CALCULATORS[command].lines(flags)))
             return EXIT_FINE
-        settings = _with_key(READER.load(flags, os.environ))
+        asked = None
+        again = None
+        if command == RESUME:
+            again = Again(directory=Path(flags.pop("directory")), retry_failed=flags.pop("retry_failed", False))
+            asked = resume.find(again.directory)
+            command = asked.command
+        settings = READER.load(flags, os.environ) if asked is None else resume.settings_of(asked, flags, os.environ)
+        settings = _with_key(settings)
         _check(settings)
         # A workload is a million objects that stay, and a run adds as many records: looking them all through for
         # garbage again and again costs a tenth of a run, and finds none.
         gc.set_threshold(50_000, 20, 100)
         workload = load_workload(settings.workload, seed=settings.seed, num_tasks=settings.num_tasks)
         gc.freeze()
-        return _COMMANDS[command](settings, workload)
+        return _COMMANDS[command](settings, workload, again)
     except KeyboardInterrupt:
         print("loadgen: interrupted before anything was measured", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -72,7 +80,9 @@ def _with_key(settings: Settings) -> Settings:
 
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="loadgen", description="Replay agents against a model server.", allow_abbrev=False)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="|".join((*_COMMANDS, *CALCULATORS)))
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="|".join((*_COMMANDS, RESUME, *CALCULATORS))
+    )
     for name, text in (
         ("run", "one architecture over one workload against one target"),
         ("experiment", "the reference experiment: ReAct and orchestrator, cache off and on, on the same tasks"),
@@ -82,37 +92,57 @@ def _parser() -> argparse.ArgumentParser:
             name, help=text, description=text, argument_default=argparse.SUPPRESS, allow_abbrev=False
         )
         READER.add_flags(command, name)
+    text = "a run that was broken off goes on in its own directory, at the next unfinished call of each task"
+    command = commands.add_parser(
+        RESUME, help=text, description=text, argument_default=argparse.SUPPRESS, allow_abbrev=False
+    )
+    command.add_argument("directory", metavar="DIR", help="what the run was written to")
+    command.add_argument("--retry-failed", action="store_true", help="send calls that failed once more")
+    READER.add_flags(command, names=resume.OVERRIDES)
     for name, calculator in CALCULATORS.items():
         command = commands.add_parser(name, help=calculator.HELP, description=calculator.HELP, allow_abbrev=False)
         calculator.add_flags(command)
     return parser
 
 
-def _run(settings: Settings, workload: Workload) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """What is resumed, and how; the commands are given None where they start."""
+
+    directory: Path
+    retry_failed: bool = False
+    """Send calls that failed once more."""
+
+
+def _run(settings: Settings, workload: Workload, again: Again | None) -> int:
     run_id = f"{workload.name}-{short_name(settings.architecture)}-{_stamp()}"
-    twin = _kept_twin(settings, workload) or _twin(settings, workload)
-    directory = Path(settings.out or f"runs/{run_id}")
+    directory = again.directory if again else Path(settings.out or f"runs/{run_id}")
+    twin = _kept_twin(settings, workload)
     if settings.repeat == 1:
-        return _tell([_at_its_scale(settings, workload, directory, run_id, twin)])
+        if again is None:
+            (directory / resume.PLAN).unlink(missing_ok=True)  # of what was here before
+        return _tell([_one(settings, workload, directory, run_id, again, twin=twin)])
+    twin = twin or _twin(settings, workload)
     outcomes: list[Outcome] = []
+    _plan(directory, "run", settings, again)
     for number in range(settings.repeat):
         name = f"repeat-{number + 1}"
-        again = replace(settings, seed=settings.seed + number)
-        outcomes.append(_at_its_scale(again, workload, directory / name, f"{run_id}-{name}", twin))
+        other = replace(settings, seed=settings.seed + number)
+        outcomes.append(_one(other, workload, directory / name, f"{run_id}-{name}", again, twin=twin))
         if outcomes[-1].interrupted:
             break
     return _tell(outcomes)
 
 
-def _experiment(settings: Settings, workload: Workload) -> int:
-    directory = Path(settings.out or f"runs/experiment-{_stamp()}")
+def _experiment(settings: Settings, workload: Workload, again: Again | None) -> int:
+    directory = again.directory if again else Path(settings.out or f"runs/experiment-{_stamp()}")
     outcomes: list[Outcome] = []
     cells = list(experiment.cells(settings))
     # All of them are looked at before anything is run.
     kept = {cell.name: _kept_twin(cell.settings, workload, cell.name) for cell in cells}
+    _plan(directory, "experiment", settings, again)
     for cell in cells:
-        twin = kept[cell.name] or _twin(cell.settings, workload)
-        outcomes.append(_at_its_scale(cell.settings, workload, directory / cell.name, cell.name, twin))
+        outcomes.append(_one(cell.settings, workload, directory / cell.name, cell.name, again, twin=kept[cell.name]))
         if outcomes[-1].interrupted:
             break
     if settings.is_virtual:
@@ -120,18 +150,45 @@ def _experiment(settings: Settings, workload: Workload) -> int:
     return _tell(outcomes)
 
 
-def _sweep(settings: Settings, workload: Workload) -> int:
-    directory = Path(settings.out or f"runs/sweep-{_stamp()}")
-
-    def run(point: Settings, name: str) -> Outcome:
-        twin = _twin(point, workload)
-        return _at_its_scale(point, workload, directory / name, name, twin)
-
-    points = sweep.sweep(settings, run)
+def _sweep(settings: Settings, workload: Workload, again: Again | None) -> int:
+    directory = again.directory if again else Path(settings.out or f"runs/sweep-{_stamp()}")
+    _plan(directory, "sweep", settings, again)
+    points = sweep.sweep(settings, lambda point, name: _one(point, workload, directory / name, name, again))
     code = _tell([point.outcome for point in points])
     if settings.goodput:
         print(sweep.verdict(settings, points))
     return code
+
+
+def _plan(directory: Path, command: str, settings: Settings, again: Again | None) -> None:
+    if again is None:
+        resume.write_plan(directory, command, settings)
+
+
+def _one(
+    settings: Settings,
+    workload: Workload,
+    directory: Path,
+    run_id: str,
+    again: Again | None,
+    *,
+    twin: Outcome | None = None,
+) -> Outcome:
+    """One run, or what is left of it."""
+    header = resume.header_of(directory) if again else None
+    if header is None:
+        return _at_its_scale(settings, workload, directory, run_id, twin or _twin(settings, workload))
+    assert again is not None, "there is a header to go on from"
+    resume.check_workload(header, workload)
+    if header.complete and not again.retry_failed:
+        print(f"{directory}: the run is complete, there is nothing to resume")
+        return Outcome.of(directory)
+    # An automatic scale and all that comes with it stay as they were found.
+    settings, scale = (
+        replace(settings, stream_interval=header.settings.get("stream_interval")),
+        header.time_scale or 1.0,
+    )
+    return _perform(settings, workload, directory, run_id=header.run_id, time_scale=scale, again=again)
 
 
 _COMMANDS = {"run": _run, "experiment": _experiment, "sweep": _sweep}
@@ -195,6 +252,7 @@ def _perform(
     time_scale: float = 1.0,
     lag_limit: LagLimit | None = None,
     notes: Mapping[str, str] | None = None,
+    again: Again | None = None,
 ) -> Outcome:
     from reports import measure, summary  # noqa: PLC0415  (numpy is not needed to refuse a flag)
 
@@ -205,9 +263,16 @@ def _perform(
         columns.append(measure.collect(**records))
         return summary.summary_of(summary.numbers_of(columns[-1], objectives))
 
-    if settings.workers > 1:
+    if settings.has_workers:
         return perform_with_workers(
-            settings, workload, directory, summarize=summarize, run_id=run_id, time_scale=time_scale
+            settings,
+            workload,
+            directory,
+            summarize=summarize,
+            run_id=run_id,
+            time_scale=time_scale,
+            resumes=again is not None,
+            retry_failed=again is not None and again.retry_failed,
         )
     view = None
     if settings.live:
@@ -223,6 +288,7 @@ def _perform(
         view=view,
         lag_limit=lag_limit,
         notes=notes,
+        unfinished=resume.take_up(directory, retry_failed=again.retry_failed) if again else None,
     )
     return replace(outcome, columns=replace(columns[-1], header=outcome.header))
 

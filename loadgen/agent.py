@@ -21,6 +21,7 @@ from loadgen.context_policy import ASK_FOR_A_SUMMARY, ContextPolicy
 from loadgen.live_history import NO_RESULT, OpenCalls, match_calls
 from loadgen.recorded_text import NO_TEXT, RecordedText
 from loadgen.room import fitted
+from loadgen.schedule import CallSchedule
 from loadgen.state import Checkpoint
 from loadgen.tool_layer import failure_text
 from mockserver.filler import filler
@@ -138,7 +139,7 @@ class Agent:
         session = self.session
         state = session.harness.state
         call_id = f"{self.agent_id}#{self.index - 1}"
-        known = state.done_tools(call_id) if state is not None else None
+        known = session.harness.past.tools(call_id, len(calls))
         asked_at = self.due_at
         records = known or [self._run_tool(call, call_id, asked_at, is_last_chance=is_last_chance) for call in calls]
         failed = []
@@ -220,15 +221,17 @@ class Agent:
     async def _call(self, reply: Message, num_output_tokens: int, *, is_overhead: bool) -> Message:
         """Make one call; returns what the history grows by: ``reply``, or what the server said in its place."""
         session = self.session
-        state = session.harness.state
         call_id = f"{self.agent_id}#{self.index}"
-        done = state.done_call(call_id) if state is not None else None
+        done = session.harness.past.call(call_id)
+        session.recorder.num_overhead_calls += is_overhead
+        session.num_calls += 1
+        if done is None and session.harness.schedule is not None:
+            await self._send_on_schedule(session.harness.schedule, call_id, reply, num_output_tokens)
+            return reply
         if done is None:
             done = await self._send(call_id, reply, num_output_tokens, is_overhead=is_overhead)
-        session.recorder.num_overhead_calls += is_overhead
         session.recorder.call(done.record)
         self.index += 1
-        session.num_calls += 1
         if done.record.error is not None:
             raise CallFailed(done.record.error)
         self.due_at = done.ended_at
@@ -238,8 +241,7 @@ class Agent:
     async def _send(self, call_id: str, reply: Message, num_output_tokens: int, *, is_overhead: bool) -> DoneCall:
         session = self.session
         harness, recorder = session.harness, session.recorder
-        if harness.state is not None:
-            self.due_at = max(self.due_at, harness.state.resumes_at)
+        self.due_at = max(self.due_at, harness.past.ended_at)
         if harness.batch_window is not None:
             self.due_at = harness.batch_window.release_at(self.due_at)
             await session.clock.sleep_until(self.due_at)
@@ -270,6 +272,26 @@ class Agent:
         if harness.state is not None and completion.error is None:
             await harness.state.save_call(done, self._checkpoint(answer or reply))
         return done
+
+    async def _send_on_schedule(
+        self, schedule: CallSchedule, call_id: str, reply: Message, num_output_tokens: int
+    ) -> None:
+        """Send a call when its time has come, and go on without its answer, which is the recorded one anyway."""
+        session = self.session
+        self.due_at = max(schedule.due_at(call_id, session.started_at), session.harness.past.ended_at)
+        await session.clock.sleep_until(self.due_at)
+        call = Call(
+            call_id=call_id,
+            task_id=session.task_id,
+            agent_id=self.agent_id,
+            # A copy: the history grows while this call is still on its way.
+            conversation=Conversation(tools=self.conversation.tools, messages=list(self.conversation.messages)),
+            reply=reply,
+            num_output_tokens=num_output_tokens,
+        )
+        session.send(call, index=self.index, due_at=self.due_at)
+        self.index += 1
+        session.ended(self.due_at)
 
     def _checkpoint(self, reply: Message | None = None) -> Checkpoint:
         """Its state: with ``reply``, after the call that is being answered by it."""

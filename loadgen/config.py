@@ -70,9 +70,13 @@ class Settings(LoadSettings):
                 raise ValueError(f"prefix_cache takes off and on, got {state!r}")
 
     def public(self) -> dict[str, Any]:
-        """All settings but the secrets, for the run's header."""
+        """All settings but the secrets, for the run's header: what JSON cannot hold as text."""
         return {
-            one.name: list(value) if isinstance(value := getattr(self, one.name), tuple) else value
-            for one in dataclasses.fields(self)
-            if one.name not in SECRETS
+            one.name: _in_json(getattr(self, one.name)) for one in dataclasses.fields(self) if one.name not in SECRETS
         }
+
+
+def _in_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return "inf" if value == float("inf") else value

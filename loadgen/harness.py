@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from loadgen.abilities import Abilities
 from loadgen.context_policy import ContextPolicy
+from loadgen.past import Past
 from loadgen.sandboxes import SandboxPool
+from loadgen.schedule import CallSchedule
 from loadgen.state import StateKeeper
 from loadgen.tool_layer import ToolLayer
 from mockserver.clock import Clock
@@ -31,8 +33,12 @@ class Harness:
     """None: tools take their time and nothing else."""
     sandboxes: SandboxPool | None = None
     batch_window: BatchWindow | None = None
+    past: Past = field(default_factory=Past)
+    """What was done before the run was resumed."""
+    schedule: CallSchedule | None = None
+    """None: a call is due when what it needs is there."""
     state: StateKeeper | None = None
-    """None: a run that is killed is lost."""
+    """None: agents' state is kept nowhere."""
     num_cuts: int = 0
     """Histories that the context policy made shorter."""
     num_summaries: int = 0
@@ -40,7 +46,7 @@ class Harness:
     @asynccontextmanager
     async def sandbox(self, task_id: str, clock: Clock) -> AsyncIterator[bool]:
         """Where the tools of ``task_id`` run, as long as the context is open; whether there is such a place."""
-        if self.sandboxes is None:
+        if self.sandboxes is None or self.past.has_ended(task_id):
             yield False
             return
         async with self.sandboxes.sandbox(task_id, clock):
@@ -62,7 +68,7 @@ class Harness:
         if self.sandboxes is not None:
             notes["sandboxes"] = self.sandboxes.text()
         if self.state is not None:
-            notes["state"] = self.state.totals.text()
+            notes["state"] = self.state.totals.text(self.past.num_taken)
         if self.batch_window is not None:
             notes["batch_window"] = self.batch_window.text()
         return notes

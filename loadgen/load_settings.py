@@ -30,9 +30,28 @@ class LoadSettings(TargetSettings):
     ramp_up_start_rps: float | None = _setting(None, "rate of the first tasks of a ramp")
     ramp_up_end_rps: float | None = _setting(None, "rate of the last tasks of a ramp")
     recorded_arrivals: bool = _setting(False, "start tasks when the recording says they started")
+    call_schedule: str | None = _setting(
+        None, "directory of a run of the same: send each call as long after its task's start as there, come what may"
+    )
     duration: float | None = _setting(None, "seconds after which no further task starts; those at work are finished")
     repeat: int = _setting(1, "how often the run is done, each time with other arrivals and tool latencies", only="run")
-    workers: int = _setting(1, "processes on this machine that share the tasks, for loads that one does not carry")
+    workers: int = _setting(1, "processes that share the tasks, for loads that one does not carry")
+    ray: str | None = _setting(
+        None, "have the workers on the Ray cluster at this address: auto, local, HOST:PORT or ray://HOST:PORT"
+    )
+    # -- what is measured of it ------------------------------------------------------------------------------------
+    num_warmups: int = _setting(
+        0, "short calls before the run that nobody measures", flags=("--warmup-request-count", "--warmup-requests")
+    )
+    warmup: float = _setting(
+        0.0,
+        "seconds at the start that no number is about (below 1: that share of the run)",
+        flags=("--warmup-duration",),
+    )
+    cooldown: float = _setting(0.0, "seconds at the end that no number is about (below 1: that share of the run)")
+    steady_window: bool = _setting(
+        False, "measure only while the load is full: not while tasks are still too few, or few are left"
+    )
     # -- what counts as good ---------------------------------------------------------------------------------------
     goodput: tuple[str, ...] = _setting((), "what a call must meet, in ms: ttft:500 tpot:50 e2el:10000")
 
@@ -46,16 +65,28 @@ class LoadSettings(TargetSettings):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be more than 0, got {value}")
-        if self.workers > 1 and self.is_in_process:
+        for name in ("num_warmups", "warmup", "cooldown"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
+        if self.has_workers and self.is_in_process:
             raise ValueError("workers share a server, not an engine in one process: --target http or a URL")
-        if self.workers > 1 and self.state is not None:
+        if self.has_workers and self.state is not None:
             raise ValueError("workers do not share a state: leave out --state or --workers")
+        if self.call_schedule is not None and (self.state is not None or self.batch_window is not None):
+            raise ValueError("calls that are sent on schedule wait for nothing: leave out --state and --batch-window")
+        if self.call_schedule is not None and self.history == "live":
+            raise ValueError("calls that are sent on schedule wait for no answer, which a live history is made of")
         ramp = (self.ramp_up_strategy, self.ramp_up_start_rps, self.ramp_up_end_rps)
         if any(one is not None for one in ramp) and any(one is None for one in ramp):
             raise ValueError("a ramp needs all of ramp_up_strategy, ramp_up_start_rps and ramp_up_end_rps")
         ways = (self.request_rate != float("inf"), self.ramp_up_strategy is not None, self.recorded_arrivals)
         if sum(ways) > 1:
             raise ValueError("tasks arrive in one way: give one of request_rate, ramp_up_strategy, recorded_arrivals")
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether the tasks are done by other processes than this one."""
+        return self.workers > 1 or self.ray is not None
 
     @property
     def is_open_loop(self) -> bool:

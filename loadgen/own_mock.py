@@ -36,11 +36,13 @@ def server_flags(settings: Settings) -> list[str]:
 
 
 @asynccontextmanager
-async def own_mock(settings: Settings, *, time_scale: float, log_file: Path) -> AsyncIterator[str]:
-    """A running server's URL. Its output goes to ``log_file``."""
-    port = _free_port()
+async def own_mock(
+    settings: Settings, *, time_scale: float, log_file: Path, host: str = "127.0.0.1"
+) -> AsyncIterator[str]:
+    """A running server's URL, at ``host``. Its output goes to ``log_file``."""
+    port = _free_port(host)
     command = [
-        *(sys.executable, "-m", "mockserver", "--host", "127.0.0.1", "--port", str(port)),
+        *(sys.executable, "-m", "mockserver", "--host", host, "--port", str(port)),
         *("--time-scale", repr(time_scale)),
         "--stop-with-stdin",  # however this process ends, the server does not outlive it
         *server_flags(settings),
@@ -49,7 +51,7 @@ async def own_mock(settings: Settings, *, time_scale: float, log_file: Path) -> 
         # A session of its own: Ctrl-C is for the load generator, which still has something to ask.
         server = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.PIPE, start_new_session=True)  # noqa: ASYNC220  # before anything is timed
     try:
-        url = f"http://127.0.0.1:{port}"
+        url = f"http://{host}:{port}"
         await _until_healthy(url, server, log_file)
         yield url
     finally:
@@ -84,8 +86,8 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
         server.wait()
 
 
-def _free_port() -> int:
+def _free_port(host: str) -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port

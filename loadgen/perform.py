@@ -23,18 +23,23 @@ from loadgen.harness import Harness
 from loadgen.live import LiveView
 from loadgen.own_load import OwnLoad
 from loadgen.own_mock import own_mock
+from loadgen.past import Past
 from loadgen.prompt_making import histories
+from loadgen.reachable import CheckedTransport
 from loadgen.recorder import LagLimit, Recorder
+from loadgen.resume import SHARD, Unfinished
 from loadgen.run import GaveUp, first_of, replay
+from loadgen.schedule import CallSchedule, read_schedule
 from loadgen.server_view import ServerView, TargetError, new_session
 from loadgen.shard import Shard
 from loadgen.state import StateKeeper, open_state
 from loadgen.transports.http import Target
 from loadgen.transports.inprocess import build_machine
 from loadgen.transports.patient import CappedTransport, RetryingTransport
+from loadgen.warm_up import send_warm_ups
 from mockserver import tokens
 from mockserver.clock import Clock, VirtualClock, WallClock, cpu_seconds, real_seconds, run_virtual, run_wall
-from traces.jsonl import RunWriter
+from traces.jsonl import RunWriter, read_run
 from traces.record import Lag, RunHeader, ServerSample
 from traces.workload import Workload
 
@@ -61,6 +66,12 @@ class Outcome:
     columns: Any = None
     """Its records as the command line wants them for the table, where it has kept them; None: they are on disk."""
 
+    @classmethod
+    def of(cls, directory: Path) -> Outcome:
+        """A run that ended earlier, from its directory."""
+        run = read_run(directory)
+        return cls(directory=directory, header=run.header, summary=run.summary, interrupted=not run.header.complete)
+
     @property
     def is_valid(self) -> bool:
         """Whether its numbers may be believed."""
@@ -83,6 +94,10 @@ class Performance:
     server_lag: Lag | None = None
     lag_limit: LagLimit | None = None
     shard: Shard = field(default_factory=Shard)
+    unfinished: Unfinished | None = None
+    """The run that is resumed; None: it starts."""
+    past: Past = field(default_factory=Past)
+    schedule: CallSchedule | None = None
     notes: dict[str, str] = field(default_factory=dict)
     own_load: OwnLoad = field(default_factory=OwnLoad)
     harness: Harness = field(default_factory=Harness)
@@ -109,7 +124,7 @@ class Performance:
 
     async def _in_process(self, clock: Clock) -> None:
         async with self._state(clock) as state:
-            await _start_at(clock, state)
+            await _start_at(clock, self.past)
             async with doors.in_process(build_machine(self.settings, clock)) as door:
                 await self._through(door, clock, state=state)
 
@@ -138,25 +153,28 @@ class Performance:
                     settings, server, target, tasks, clock=clock, shard=self.shard
                 )
                 self.notes["server"] = "; ".join(prompts.notes)
-            if settings.reset_prefix_cache and self.shard.is_first:
+            if settings.num_warmups and self.shard.is_first and self.past.is_empty:
+                await send_warm_ups(prompts.target, clock, settings.num_warmups)
+            if settings.reset_prefix_cache and self.shard.is_first and self.past.is_empty:
                 await server.reset_prefix_cache()
             warm_up = histories(tasks) if server.is_mock else ()
-            async with self._state(clock) as state:
-                starts_at = state.resumes_at if state else 0.0
-                async with doors.over_http(
+            async with (
+                self._state(clock) as state,
+                doors.over_http(
                     prompts.target,
                     clock,
                     server,
                     client=settings.client,
                     prompt_ids=prompts.prompt_ids,
                     warm_up=warm_up,
-                    starts_at=starts_at,
+                    starts_at=self.past.ended_at,
                     wait_for_start=self.shard.wait_for_start,
                     is_alone=self.shard.is_whole,
-                ) as door:
-                    assert self.header is None, "one performance, one run"
-                    door_for_agents = replace(door, transport=prompts.around(door.transport))
-                    await self._through(door_for_agents, clock, target=url, server=server, state=state)
+                ) as door,
+            ):
+                assert self.header is None, "one performance, one run"
+                door_for_agents = replace(door, transport=prompts.around(door.transport))
+                await self._through(door_for_agents, clock, target=url, server=server, state=state)
 
     @asynccontextmanager
     async def _state(self, clock: Clock) -> AsyncIterator[StateKeeper | None]:
@@ -172,6 +190,7 @@ class Performance:
             resume=settings.resume,
             clock=clock,
             patience_s=settings.state_patience,
+            past=self.past,
         ) as state:
             yield state
 
@@ -186,14 +205,18 @@ class Performance:
     ) -> None:
         settings = self.settings
         header = self.header = self._first_header(clock, target, server)
-        writer = RunWriter(self.directory, header)
+        before = self.unfinished
+        writer = RunWriter(self.directory, header, goes_on=before.lock if before else None)
         recorder = self.recorder = Recorder(writer=writer, keep_chunks=settings.save_detailed, lag_limit=self.lag_limit)
+        if before is not None:
+            recorder.take_over(before.run)
         if self.view is not None:
             self.view.start(recorder, clock)
             recorder.on_record = self.view.tick
         shard, tasks = self.shard, self.workload.trajectories
         self.harness = settings.harness(is_our_model=settings.is_own_machine, shard=shard)
-        self.harness.state = state
+        self.harness.state, self.harness.past = state, self.past
+        self.harness.schedule = self.schedule
         try:
             async with self.own_load.watching() if isinstance(clock, WallClock) else contextlib.nullcontext():
                 await replay(
@@ -201,7 +224,7 @@ class Performance:
                     shard.of(settings.arrivals(tasks)),
                     architecture=settings.find_architecture(),
                     clock=clock,
-                    transport=self._patient(door.transport, clock),
+                    transport=self._patient(door.transport, clock, target),
                     look=door.look if shard.is_first else _look_away,
                     recorder=recorder,
                     tool_times=settings.tool_times(),
@@ -223,11 +246,13 @@ class Performance:
             return self.settings.sample_period
         return _SAMPLE_PERIOD_S if rate is None else max(_SAMPLE_PERIOD_S, _SAMPLE_PERIOD_REAL_S * rate)
 
-    def _patient(self, transport: Transport, clock: Clock) -> Transport:
-        """``transport`` with a second try and a cap, where they are asked for."""
+    def _patient(self, transport: Transport, clock: Clock, url: str | None) -> Transport:
+        """``transport`` to the server at ``url`` with a second try and a cap, where they are asked for."""
         settings = self.settings
         if settings.max_retries and not settings.is_in_process:
             transport = RetryingTransport(transport, clock, settings.max_retries, seed=settings.seed)
+        if url is not None:
+            transport = CheckedTransport(inner=transport, url=url, patience_s=settings.ready_check_timeout_sec)
         most = self.shard.share(settings.max_calls_in_flight)
         if most is not None:
             transport = CappedTransport(transport, asyncio.Semaphore(most))
@@ -256,10 +281,14 @@ class Performance:
                 **self.notes,
                 "architecture": assumptions(settings.find_architecture()),
                 **({"kv_bytes_per_token": f"{profile.kv_bytes_per_token:g}"} if is_ours else {}),
+                **(self.unfinished.notes() if self.unfinished else {}),
+                **({} if self.shard.is_whole else {SHARD: f"worker {self.shard.number} of {self.shard.num_shards}"}),
             },
             settings=settings.public(),
             version=_version(),
-            started_on=datetime.now(UTC).isoformat(timespec="seconds"),
+            started_on=self.unfinished.run.header.started_on
+            if self.unfinished
+            else datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
 
@@ -280,10 +309,12 @@ def perform(
     shard: Shard | None = None,
     lag_limit: LagLimit | None = None,
     notes: Mapping[str, str] | None = None,
+    unfinished: Unfinished | None = None,
 ) -> Outcome:
     """Do one run, or a shard of it, and finish its directory; Ctrl-C ends it early and keeps what was measured.
 
-    With a ``lag_limit`` it also ends early once the limit is passed. ``notes`` go into the header.
+    ``unfinished`` is the run in ``directory`` that this one goes on with. With a ``lag_limit`` it also ends early once
+    the limit is passed. ``notes`` go into the header.
     """
     performance = Performance(
         settings=settings,
@@ -295,7 +326,15 @@ def perform(
         shard=shard or Shard(),
         lag_limit=lag_limit,
         notes=dict(notes or {}),
+        unfinished=unfinished,
+        past=unfinished.past() if unfinished else Past(),
+        schedule=None
+        if settings.call_schedule is None
+        else read_schedule(
+            Path(settings.call_schedule), workload_digest=workload.digest, architecture=settings.architecture
+        ),
     )
+    performance.past.ended_at = max(performance.past.ended_at, performance.shard.starts_at)
     started_at, cpu_started_at = real_seconds(), cpu_seconds()
     tokens.encoding()  # built here, it does not make the first call late
     # The workload's texts live as long as the run: the collector need not walk them again and again.
@@ -324,16 +363,34 @@ def perform(
         gc.unfreeze()
         if view is not None:
             view.stop()
-    outcome = _finish(
-        performance,
-        summarize,
-        elapsed_s=real_seconds() - started_at,
-        cpu_s=cpu_seconds() - cpu_started_at,
-        interrupted=interrupted,
-    )
+    try:
+        outcome = _finish(
+            performance,
+            summarize,
+            elapsed_s=real_seconds() - started_at,
+            cpu_s=cpu_seconds() - cpu_started_at,
+            interrupted=interrupted,
+        )
+    except OSError as error:  # a full disk: the records that it had room for are there
+        failure = failure or error
     if failure is not None:
-        raise RunError(f"stopped by {type(failure).__name__}: {failure}; measured so far: {directory}") from failure
+        raise RunError(_stopped(failure, performance)) from failure
     return outcome
+
+
+def _stopped(failure: BaseException, performance: Performance) -> str:
+    """Why a run stopped, and what to do about it."""
+    why = str(failure) if isinstance(failure, TargetError) else f"{type(failure).__name__}: {failure}"
+    if isinstance(failure, OSError) and failure.strerror and failure.filename:
+        why = f"{failure.filename}: {failure.strerror}"
+    assert performance.recorder is not None, "the run has begun"
+    directory = performance.directory
+    if not performance.shard.is_whole:
+        return f"stopped: {why}"
+    return (
+        f"stopped: {why}; {len(performance.recorder.calls):,} calls are in {directory}, and"
+        f" `loadgen resume {directory}` goes on from there"
+    )
 
 
 def _finish(
@@ -380,14 +437,14 @@ def _finish(
     return Outcome(directory=performance.directory, header=header, summary=summary, interrupted=interrupted)
 
 
-async def _start_at(clock: Clock, state: StateKeeper | None) -> None:
-    """A run that is resumed goes on when the latest step ended that the store has."""
-    if state is None:
+async def _start_at(clock: Clock, past: Past) -> None:
+    """A run that is resumed goes on when the latest of its past ended."""
+    if past.is_empty:
         return
     if isinstance(clock, WallClock):
-        clock.start(at=state.resumes_at)
+        clock.start(at=past.ended_at)
     else:
-        await clock.sleep_until(state.resumes_at)
+        await clock.sleep_until(past.ended_at)
 
 
 def _own_notes(own_load: OwnLoad) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -10,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from traces.jsonl import RunWriter
+from traces.jsonl import Run, RunWriter
 from traces.record import CallRecord, ServerSample, TaskRecord, ToolRecord
 
 
@@ -46,9 +47,22 @@ class Recorder:
     tools: list[ToolRecord] = field(default_factory=list)
     tasks: list[TaskRecord] = field(default_factory=list)
     samples: list[ServerSample] = field(default_factory=list)
+    _known_ids: set[str] = field(default_factory=set)
+    """Calls and tasks that were recorded before the run was resumed."""
+    _num_known_tools: Counter[str] = field(default_factory=Counter)
+    """Likewise the tools, by the call that asked for them."""
+
+    def take_over(self, run: Run) -> None:
+        """The run is resumed: what ``run`` holds is on disk already, and will be heard of once more."""
+        self.calls, self.tools, self.tasks, self.samples = run.calls, run.tools, run.tasks, run.samples
+        self._known_ids.update(f"call {call.call_id}" for call in run.calls)
+        self._known_ids.update(f"task {task.task_id}" for task in run.tasks)
+        self._num_known_tools.update(tool.call_id for tool in run.tools)
 
     def call(self, record: CallRecord) -> None:
         """A model call has ended."""
+        if self._known_ids and f"call {record.call_id}" in self._known_ids:
+            return
         self.calls.append(record)
         if self.lag_limit is not None and record.lag_s is not None and record.lag_s > self.lag_limit.lag_s:
             self.num_late += 1
@@ -63,12 +77,17 @@ class Recorder:
 
     def tool(self, record: ToolRecord) -> None:
         """A tool has ended."""
+        if self._num_known_tools[record.call_id]:
+            self._num_known_tools[record.call_id] -= 1
+            return
         self.tools.append(record)
         if self.writer is not None:
             self.writer.tool(record)
 
     def task(self, record: TaskRecord) -> None:
         """A task has ended."""
+        if self._known_ids and f"task {record.task_id}" in self._known_ids:
+            return
         self.tasks.append(record)
         if self.writer is not None:
             self.writer.task(record)

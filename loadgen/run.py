@@ -51,16 +51,18 @@ async def replay(
 ) -> None:
     """Do ``tasks``, the k-th not before ``arrives_at[k]`` (seconds from now), and record all that happens.
 
-    After ``duration_s`` no further task starts.
+    After ``duration_s`` no further task starts. A run that is resumed (``harness.past``) started when its clock was at
+    0, however late it is now.
     """
     harness = harness or Harness()
+    past = harness.past
     num_slots = max_concurrency or max(len(tasks), 1)
     slots = asyncio.Semaphore(num_slots)
-    started_at = clock.now()
+    started_at = clock.now() if past.is_empty else 0.0
     starts_until = math.inf if duration_s is None else started_at + duration_s
 
     async def do(task: Trajectory, due_at: float) -> None:
-        before = harness.state.started_at(task.task_id) if harness.state is not None else None
+        before = past.started_at(task.task_id)
         due_at = due_at if before is None else before
         session = Session(
             task_id=task.task_id,
@@ -78,7 +80,10 @@ async def replay(
         try:
             async with harness.sandbox(task.task_id, clock) as is_booted:
                 session.ready_at = clock.now() if is_booted else None
-                await architecture(task, session)
+                try:
+                    await architecture(task, session)
+                finally:
+                    await session.all_ended()
         except* CallFailed as failed:
             error = str(first_of(failed))
         finally:
@@ -102,7 +107,7 @@ async def replay(
                 due_at = started_at + arrival
                 await clock.sleep_until(due_at)
                 await slots.acquire()
-                if clock.now() >= starts_until:
+                if clock.now() >= starts_until and past.started_at(task.task_id) is None:
                     break
                 recorder.num_tasks_started += 1
                 if number >= num_slots and not is_open_loop:

@@ -6,11 +6,12 @@ An architecture never sees the clock, the transport or the records; it sees a ``
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loadgen.agent import Agent
-from loadgen.call import Transport
+from loadgen.agent import Agent, CallFailed
+from loadgen.call import Call, Transport, record_of
 from loadgen.context import Conversation, system_message, tool_texts
 from loadgen.harness import Harness
 from loadgen.recorder import Recorder
@@ -42,6 +43,10 @@ class Session:
     num_calls: int = 0
     num_tool_calls: int = 0
     agents: list[Agent] = field(default_factory=list)
+    on_their_way: list[asyncio.Task[None]] = field(default_factory=list)
+    """Calls that were sent on schedule, and whose answers nobody waits for before the end."""
+    first_error: str | None = None
+    """Of such a call."""
 
     def agent(
         self,
@@ -67,6 +72,32 @@ class Session:
         )
         self.agents.append(agent)
         return agent
+
+    def send(self, call: Call, *, index: int, due_at: float) -> None:
+        """Send ``call`` and record it when its answer has ended."""
+
+        async def carry() -> None:
+            self.recorder.num_in_flight += 1
+            try:
+                completion = await self.transport.complete(call)
+            finally:
+                self.recorder.num_in_flight -= 1
+            self.recorder.call(record_of(call, completion, index=index, due_at=due_at))
+            self.first_error = self.first_error or completion.error
+            self.ended(completion.ended_at)
+
+        self.on_their_way.append(asyncio.get_running_loop().create_task(carry(), name=call.call_id))
+
+    async def all_ended(self) -> None:
+        """Return when every answer is there, and let none be on its way after an error. Raises CallFailed."""
+        try:
+            await asyncio.gather(*self.on_their_way)
+        finally:
+            for task in self.on_their_way:
+                task.cancel()
+            await asyncio.gather(*self.on_their_way, return_exceptions=True)
+        if self.first_error is not None:
+            raise CallFailed(self.first_error)
 
     def ended(self, at: float) -> None:
         """Something of this task ended."""

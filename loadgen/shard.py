@@ -24,7 +24,9 @@ class Shard:
     server_url: str | None = None
     """The mock that was started for all workers; None: this one starts its own, if it needs one."""
     wait_for_start: Callable[[WallClock], Awaitable[None]] = at_once
-    """Return when all workers are to start, the clock set to 0 for that instant."""
+    """Return when all workers are to start, the clock set to ``starts_at`` for that instant."""
+    starts_at: float = 0.0
+    """More than 0 in a run that is resumed: when the latest of what all workers had done ended."""
 
     @property
     def is_first(self) -> bool:

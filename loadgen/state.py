@@ -5,12 +5,12 @@ and the agent's state after it (how many calls it has made, and its history with
 the agent's state is loaded, and must be where this process believes it to be: a store that lost steps, or a second
 process at the same run, is found out there.
 
-To resume, the architectures run again from the start; a step that is in the store is taken from there and not done.
+To resume, what the store has becomes the run's past (``loadgen.past``).
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 
 from loadgen.call import DoneCall
 from loadgen.context import Conversation, Message
+from loadgen.past import Past
 from loadgen.stores.store import IN_PROCESS, StateStore, StoreDownError, StoreError, open_store, scheme_of
 from mockserver.clock import Clock, real_seconds
 from traces.record import ToolRecord
@@ -62,18 +63,14 @@ class StateTotals:
     """What keeping state took."""
 
     num_steps: int = 0
-    num_resumed: int = 0
-    """Steps that were in the store already."""
     num_retries: int = 0
     loaded_bytes: int = 0
     stored_bytes: int = 0
     real_s: float = 0.0
 
-    def text(self) -> str:
-        """One line for the run's header."""
-        text = (
-            f"{self.num_steps:,} steps stored, {self.num_resumed:,} taken from the store, {self.num_retries:,} retries"
-        )
+    def text(self, num_taken: int) -> str:
+        """One line for the run's header; ``num_taken`` steps were in the store already."""
+        text = f"{self.num_steps:,} steps stored, {num_taken:,} taken from the store, {self.num_retries:,} retries"
         if not self.num_steps:
             return text
         return (
@@ -91,12 +88,9 @@ class StateKeeper:
     clock: Clock
     patience_s: float
     """Real seconds to wait for a store that does not answer."""
-    resumes_at: float = 0.0
-    """When the latest step ended that the store has."""
+    past: Past = field(default_factory=Past)
+    """What was done before, which grows by what the store has of it."""
     totals: StateTotals = field(default_factory=StateTotals)
-    _call_by_id: dict[str, DoneCall] = field(default_factory=dict)
-    _tools_by_call_id: dict[str, list[ToolRecord]] = field(default_factory=dict)
-    _started_at: dict[str, float] = field(default_factory=dict)
 
     async def begin(self, fingerprint: Mapping[str, Any], *, resume: bool, run: str) -> None:
         """Start ``run`` afresh, or take over all that the store has of it."""
@@ -111,25 +105,10 @@ class StateKeeper:
         differing = [name for name, value in fingerprint.items() if before.get(name) != value]
         if differing:
             raise StoreError(f"run {run!r} cannot be resumed: it differs in {', '.join(differing)}")
-        calls = await self._patiently(lambda: self.store.load_all(_CALL))
-        tools = await self._patiently(lambda: self.store.load_all(_TOOLS))
-        self._take_over(map(_DONE_CALL.validate_json, calls.values()), tools)
-
-    def started_at(self, task_id: str) -> float | None:
-        """When ``task_id`` was due, where the store has a step of it."""
-        return self._started_at.get(task_id)
-
-    def done_call(self, call_id: str) -> DoneCall | None:
-        """The call, if it was done before the run was resumed."""
-        done = self._call_by_id.get(call_id)
-        self.totals.num_resumed += done is not None
-        return done
-
-    def done_tools(self, call_id: str) -> list[ToolRecord] | None:
-        """The tools that the call asked for, if they had all answered before the run was resumed."""
-        done = self._tools_by_call_id.get(call_id)
-        self.totals.num_resumed += done is not None
-        return done
+        for call in (await self._patiently(lambda: self.store.load_all(_CALL))).values():
+            self.past.add_call(_DONE_CALL.validate_json(call))
+        for key, tools in (await self._patiently(lambda: self.store.load_all(_TOOLS))).items():
+            self.past.add_tools(key.removeprefix(_TOOLS), _TOOL_RECORDS.validate_json(tools))
 
     async def begin_step(self, agent_id: str, num_calls: int) -> None:
         """Load the state of an agent that is about to make its next call, having made ``num_calls``."""
@@ -157,17 +136,6 @@ class StateKeeper:
         self.totals.stored_bytes += sum(map(len, entries.values()))
         await self._patiently(lambda: self.store.save(entries))
 
-    def _take_over(self, calls: Iterable[DoneCall], tools: Mapping[str, bytes]) -> None:
-        for done in calls:
-            record = done.record
-            self._call_by_id[record.call_id] = done
-            self.resumes_at = max(self.resumes_at, done.ended_at)
-            self._started_at[record.task_id] = min(self._started_at.get(record.task_id, record.due_at), record.due_at)
-        for key, value in tools.items():
-            records = _TOOL_RECORDS.validate_json(value)
-            self._tools_by_call_id[key.removeprefix(_TOOLS)] = records
-            self.resumes_at = max(self.resumes_at, *(record.ended_at for record in records))
-
     async def _patiently(self, operation: Callable[[], Awaitable[T]]) -> T:
         """Do it, again and again while the store is down: every operation may be done twice."""
         started_at = real_seconds()
@@ -187,12 +155,12 @@ class StateKeeper:
 
 @asynccontextmanager
 async def open_state(
-    url: str, run: str, *, fingerprint: Mapping[str, Any], resume: bool, clock: Clock, patience_s: float
+    url: str, run: str, *, fingerprint: Mapping[str, Any], resume: bool, clock: Clock, patience_s: float, past: Past
 ) -> AsyncIterator[StateKeeper]:
-    """The state of ``run`` in the store at ``url``; StoreError where that is down."""
+    """The state of ``run``, which has a ``past``, in the store at ``url``; StoreError where that is down."""
     if clock.rate == float("inf") and scheme_of(url) not in IN_PROCESS:
         raise StoreError("a state behind a socket needs real time: --clock wall or --target http")
     async with open_store(url, run) as store:
-        keeper = StateKeeper(store=store, clock=clock, patience_s=patience_s)
+        keeper = StateKeeper(store=store, clock=clock, patience_s=patience_s, past=past)
         await keeper.begin(fingerprint, resume=resume, run=run)
         yield keeper

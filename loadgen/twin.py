@@ -23,15 +23,21 @@ _SAYS_NOTHING = frozenset(
 
 
 def virtual_twin(settings: Settings) -> Settings:
-    """The same run in virtual time."""
+    """The same run in virtual time, all of it measured."""
     return replace(
         settings,
         target=IN_PROCESS,
         clock="virtual",
         client="http",
         workers=1,
+        ray=None,
         state=None,
         resume=False,
+        call_schedule=None,
+        num_warmups=0,
+        warmup=0.0,
+        cooldown=0.0,
+        steady_window=False,
         time_scale="auto",
         stream_interval=None,
         repeat=1,

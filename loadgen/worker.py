@@ -6,7 +6,10 @@ workers start, and writes a run directory of its own. ``CLOCK_MONOTONIC`` is one
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
+import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +19,11 @@ from pydantic import TypeAdapter
 
 from loadgen.config import Settings
 from loadgen.perform import RunError, perform
+from loadgen.resume import has_run, take_up
 from loadgen.server_view import TargetError
 from loadgen.shard import Shard
 from mockserver.clock import WallClock, real_seconds
+from traces.jsonl import TraceError
 from traces.workload import load_workload
 
 READY = b"ready\n"
@@ -36,43 +41,61 @@ class Job:
     run_id: str
     time_scale: float
     server_url: str
+    resumes_at: float | None = None
+    """When all workers go on, in a run that is resumed; None: it starts."""
+    retry_failed: bool = False
+    workload_path: str | None = None
+    """Where the workload lies on this machine, if not where the settings say."""
 
 
 def main() -> int:
     """Do the job on standard input."""
     job = TypeAdapter(Job).validate_python(json.loads(sys.stdin.buffer.readline()))
     settings = job.settings
+    directory = Path(job.directory)
     shard = Shard(
         number=job.number,
         num_shards=job.num_workers,
         server_url=job.server_url,
-        wait_for_start=_wait_for_start,
+        wait_for_start=functools.partial(_wait_for_start, starts_at=job.resumes_at or 0.0),
+        starts_at=job.resumes_at or 0.0,
     )
     try:
-        workload = load_workload(settings.workload, seed=settings.seed, num_tasks=settings.num_tasks)
+        resumes = job.resumes_at is not None and has_run(directory)
+        workload = load_workload(
+            job.workload_path or settings.workload, seed=settings.seed, num_tasks=settings.num_tasks
+        )
         outcome = perform(
             settings,
             workload,
-            Path(job.directory),
+            directory,
             summarize=_no_summary,
             run_id=job.run_id,
             time_scale=job.time_scale,
             shard=shard,
+            unfinished=take_up(directory, retry_failed=job.retry_failed) if resumes else None,
         )
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (RunError, TargetError, ValueError, OSError) as error:
+    except (RunError, TargetError, TraceError, ValueError, OSError) as error:
         sys.stderr.write(" ".join(str(error).split()) + "\n")
         return FAILED
     return INTERRUPTED if outcome.interrupted else FINE
 
 
-async def _wait_for_start(clock: WallClock) -> None:
+async def _wait_for_start(clock: WallClock, *, starts_at: float) -> None:
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()
-    starts_at = float(sys.stdin.buffer.readline())
-    clock.start(at=(real_seconds() - starts_at) * clock.rate)
-    await clock.sleep_until(0.0)
+    really_at = float(sys.stdin.buffer.readline())
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _stop_without_employer)
+    clock.start(at=starts_at + (real_seconds() - really_at) * clock.rate)
+    await clock.sleep_until(starts_at)
+
+
+def _stop_without_employer() -> None:
+    """Nothing more is said on standard input: its end means that the process at the other end is gone."""
+    asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+    signal.raise_signal(signal.SIGINT)
 
 
 def _no_summary(**_: Any) -> dict[str, Any]:

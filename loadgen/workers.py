@@ -1,4 +1,4 @@
-"""One run by several processes on this machine, for loads that one event loop does not carry.
+"""One run by several workers, for loads that one event loop does not carry.
 
 Each worker does every n-th task. Their records are joined and measured as one run: no average of percentiles, no
 merged histogram. A worker that is lost leaves what it had recorded, and the run says so.
@@ -6,42 +6,31 @@ merged histogram. A worker that is lost leaves what it had recorded, and the run
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import dataclasses
-import json
-import sys
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from loadgen.config import OWN_MOCK, Settings
+from loadgen.crew import Process, employ
 from loadgen.own_mock import own_mock
+from loadgen.past import Past
 from loadgen.perform import Outcome, RunError, Summarize
+from loadgen.ray_crew import UNTIL_START_S as RAY_UNTIL_START_S
+from loadgen.ray_crew import ray_crew
 from loadgen.recorder import Recorder
-from loadgen.worker import FINE, INTERRUPTED, READY
+from loadgen.resume import WORKER_DIRECTORY
 from mockserver.clock import cpu_seconds, real_seconds, run_wall
 from traces.jsonl import Run, RunWriter, TraceError, read_run
-from traces.workload import Workload
+from traces.workload import Workload, workload_file
 
 _UNTIL_START_S = 0.5
-"""From "all are ready" to the start: the time it takes to tell everybody."""
 _COMMON_NOTES = ("architecture", "server")
-_PATIENCE_S = 20.0
-"""How long workers that were interrupted get to finish their directories."""
-
-
-@dataclass(eq=False, slots=True)
-class _Crew:
-    """The worker processes."""
-
-    directories: Sequence[Path]
-    processes: list[asyncio.subprocess.Process] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
 
 
 def perform_with_workers(
@@ -52,100 +41,83 @@ def perform_with_workers(
     summarize: Summarize,
     run_id: str,
     time_scale: float,
+    resumes: bool = False,
+    retry_failed: bool = False,
 ) -> Outcome:
-    """As ``perform``, by ``settings.workers`` processes."""
+    """As ``perform``, by ``settings.workers`` processes. ``resumes``: each of them goes on in its own directory."""
     started_at, cpu_started_at = real_seconds(), cpu_seconds()
     directory.mkdir(parents=True, exist_ok=True)
-    crew = _Crew([directory / f"worker-{number}" for number in range(settings.workers)])
+    directories = [directory / WORKER_DIRECTORY.format(number) for number in range(settings.workers)]
+    job: dict[str, Any] = {"run_id": run_id, "time_scale": time_scale, "retry_failed": retry_failed}
+    if resumes:
+        job["resumes_at"] = max((_ended_at(run) for one in directories if (run := _read(one))), default=0.0)
+    word = _Word()
     interrupted = False
     try:
-        run_wall(lambda: _run(settings, directory, crew, run_id=run_id, time_scale=time_scale))
+        word = run_wall(lambda: _run(settings, workload, directory, directories, job))
     except KeyboardInterrupt:
         interrupted = True
-    runs = [_read(one) for one in crew.directories]
+    runs = [_read(one) for one in directories]
     if not any(runs):
-        raise RunError(crew.complaints[0] if crew.complaints else "no worker has measured anything")
-    return _join(
-        runs,
-        crew,
-        workload,
-        directory,
-        summarize=summarize,
-        elapsed_s=real_seconds() - started_at,
-        cpu_s=cpu_seconds() - cpu_started_at,
-        interrupted=interrupted,
-    )
+        raise RunError(word.complaints[0] if word.complaints else "no worker has measured anything")
+    try:
+        return _join(
+            runs,
+            word,
+            settings,
+            workload,
+            directory,
+            summarize=summarize,
+            elapsed_s=real_seconds() - started_at,
+            cpu_s=cpu_seconds() - cpu_started_at,
+            interrupted=interrupted,
+        )
+    except OSError as error:  # a full disk
+        raise RunError(f"stopped: {error.filename or directory}: {error.strerror}") from error
 
 
-async def _run(settings: Settings, directory: Path, crew: _Crew, *, run_id: str, time_scale: float) -> None:
+def _ended_at(run: Run) -> float:
+    past = Past()
+    past.add_run(run)
+    return past.ended_at
+
+
+async def _run(
+    settings: Settings, workload: Workload, directory: Path, directories: Sequence[Path], job: dict[str, Any]
+) -> _Word:
     if settings.cache_bust:  # one salt for all: workers share the cache
         body = settings.more_body() | {"cache_salt": uuid.uuid4().hex}
         settings = replace(settings, cache_bust=False, extra_body=orjson.dumps(body).decode())
-    async with _target(settings, directory, time_scale) as url:
-        job = {
-            "settings": dataclasses.asdict(replace(settings, workers=1)),
-            "server_url": url,
-            "num_workers": settings.workers,
-            "run_id": run_id,
-            "time_scale": time_scale,
-        }
-        try:
-            await _employ(job, crew)
-        finally:
-            await _dismiss(crew)
+    job |= {"settings": dataclasses.asdict(settings), "num_workers": settings.workers}
+    if settings.ray is None:
+        async with _target(settings, directory, job["time_scale"]) as url:
+            workers = [Process(one) for one in directories]
+            return _Word(complaints=await employ(workers, job | {"server_url": url}, until_start_s=_UNTIL_START_S))
+    async with ray_crew(settings.ray, directories, workload_file(workload)) as crew:
+        async with _target(settings, directory, job["time_scale"], host=crew.host) as url:
+            complaints = await employ(crew.workers, job | {"server_url": url}, until_start_s=RAY_UNTIL_START_S)
+        return _Word(complaints=complaints, notes={"ray": crew.note()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Word:
+    """What is known of the workers beside their records."""
+
+    complaints: Sequence[str] = ()
+    """What those that failed say."""
+    notes: dict[str, str] = field(default_factory=dict)
 
 
 @asynccontextmanager
-async def _target(settings: Settings, directory: Path, time_scale: float) -> AsyncIterator[str]:
+async def _target(
+    settings: Settings, directory: Path, time_scale: float, *, host: str = "127.0.0.1"
+) -> AsyncIterator[str]:
+    """The server's URL; a mock for the run is started on this machine, known as ``host``."""
     if settings.target != OWN_MOCK:
         yield settings.target
         return
-    async with own_mock(settings, time_scale=time_scale, log_file=directory / "server.log") as url:
+    async with own_mock(settings, time_scale=time_scale, log_file=directory / "server.log", host=host) as url:
         yield url
-
-
-async def _employ(job: dict[str, object], crew: _Crew) -> None:
-    """Start the workers, let them start their tasks together, and wait for them."""
-    for number, directory in enumerate(crew.directories):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "loadgen.worker"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        crew.processes.append(process)
-        _tell(process, json.dumps(job | {"number": number, "directory": str(directory)}))
-    said = await asyncio.gather(*(process.stdout.readline() for process in crew.processes if process.stdout))
-    starts_at = real_seconds() + _UNTIL_START_S
-    for process, line in zip(crew.processes, said, strict=True):
-        if line == READY:
-            _tell(process, repr(starts_at))
-    await asyncio.gather(*(_ended(process, crew) for process in crew.processes))
-
-
-async def _ended(process: asyncio.subprocess.Process, crew: _Crew) -> None:
-    assert process.stderr is not None, "asked for"
-    complaint = await process.stderr.read()
-    if await process.wait() not in (FINE, INTERRUPTED):
-        text = complaint.decode(errors="replace").strip().splitlines()
-        crew.complaints.append(text[-1] if text else f"exit status {process.returncode}")
-
-
-async def _dismiss(crew: _Crew) -> None:
-    """After Ctrl-C, which the workers hear too: let them finish, but not for ever."""
-    running = [process for process in crew.processes if process.returncode is None]
-    if running:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_S):
-                await asyncio.gather(*(process.wait() for process in running))
-        for process in running:
-            if process.returncode is None:
-                process.kill()
-
-
-def _tell(process: asyncio.subprocess.Process, line: str) -> None:
-    assert process.stdin is not None, "asked for"
-    process.stdin.write(line.encode() + b"\n")
 
 
 def _read(directory: Path) -> Run | None:
@@ -157,7 +129,8 @@ def _read(directory: Path) -> Run | None:
 
 def _join(
     runs: Sequence[Run | None],
-    crew: _Crew,
+    word: _Word,
+    settings: Settings,
     workload: Workload,
     directory: Path,
     *,
@@ -170,7 +143,7 @@ def _join(
     lost = [number for number, run in enumerate(runs) if run is None or not run.header.complete]
     reasons = [reason for run in present for reason in run.header.invalid_reasons]
     if lost and not interrupted:
-        why = f" ({crew.complaints[0]})" if crew.complaints else ""
+        why = f" ({word.complaints[0]})" if word.complaints else ""
         reasons.insert(0, f"{len(lost)} of {len(runs)} workers were lost: number {', '.join(map(str, lost))}{why}")
     first = present[0].header
     notes = {
@@ -181,8 +154,8 @@ def _join(
     header = replace(
         first,
         num_tasks=sum(run.header.num_tasks for run in present) if not lost else len(workload.trajectories),
-        settings=first.settings | {"workers": len(runs)},
-        notes=notes,
+        settings=settings.public(),
+        notes=notes | word.notes,
         elapsed_s=elapsed_s,
         cpu_s=cpu_s + sum(run.header.cpu_s or 0.0 for run in present),
         complete=not lost and not interrupted,

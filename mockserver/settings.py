@@ -48,11 +48,16 @@ class SettingsReader(Generic[S]):
         """Settings whose values no complaint repeats."""
         self._fields = {one.name: one for one in dataclasses.fields(settings_class)}  # type: ignore[arg-type]  # a dataclass
 
-    def add_flags(self, parser: argparse.ArgumentParser, command: str = "") -> None:
-        """Every setting (of ``command``) as a flag; the parser must suppress defaults."""
-        parser.add_argument("--config", metavar="FILE", help="TOML file with any of these settings")
+    def add_flags(
+        self, parser: argparse.ArgumentParser, command: str = "", *, names: Collection[str] | None = None
+    ) -> None:
+        """Every setting (of ``command``), or those of ``names``, as a flag; the parser must suppress defaults."""
+        if names is None:
+            parser.add_argument("--config", metavar="FILE", help="TOML file with any of these settings")
         for name, one in self._fields.items():
             if one.metadata["only"] and command not in one.metadata["only"].split():
+                continue
+            if names is not None and name not in names:
                 continue
             flags = [flag_of(name), *one.metadata["flags"]]
             text = f"{one.metadata['help']}{_shown_default(one.default)}".replace("%", "%%")
@@ -74,6 +79,16 @@ class SettingsReader(Generic[S]):
             merged.update(self._from_toml(Path(config_file)))
         merged.update(self._from_environment(environ))
         merged.update({name: (flag_of(name), value) for name, value in given.items()})
+        return self._validated(merged)
+
+    def load_over(
+        self, stored: Mapping[str, Any], flags: Mapping[str, Any], environ: Mapping[str, str], names: Collection[str]
+    ) -> S:
+        """``stored`` settings, but for those of ``names`` that flags or the environment give anew."""
+        merged = {name: (f"the stored {name}", value) for name, value in stored.items()}
+        given = self._from_environment(environ)
+        merged.update({name: value for name, value in given.items() if name in names})
+        merged.update({name: (flag_of(name), value) for name, value in flags.items()})
         return self._validated(merged)
 
     def _validated(self, merged: Mapping[str, tuple[str, Any]]) -> S:

@@ -44,6 +44,8 @@ class CallColumns:
     lag_s: Floats
     chunk_gap_s: Floats
     """Gaps between consecutive token chunks, pooled over the calls that succeeded."""
+    num_chunk_gaps: Floats
+    """How many of them are each call's."""
 
     def __len__(self) -> int:
         return len(self.call_id)
@@ -120,6 +122,7 @@ def call_columns(calls: Iterable[CallRecord]) -> CallColumns:
     agent_ids: list[str] = []
     succeeded: list[bool] = []
     gaps: list[Floats] = []
+    num_gaps = array("d")
     values = array("d")
     known: dict[str, str] = {}  # one string object for each id, however many calls name it
     for call in calls:
@@ -144,7 +147,8 @@ def call_columns(calls: Iterable[CallRecord]) -> CallColumns:
                 _or_nan(call.lag_s),
             )
         )
-        if call.error is None and len(call.chunk_at) > 1:
+        num_gaps.append(len(call.chunk_at) - 1 if call.error is None and call.chunk_at else 0)
+        if num_gaps[-1]:
             gaps.append(np.diff(np.asarray(call.chunk_at, dtype=np.float64)))
     table = np.array(values, dtype=np.float64).reshape(-1, len(_ORDINARY_CALL_FIELDS)).T
     return CallColumns(
@@ -153,6 +157,7 @@ def call_columns(calls: Iterable[CallRecord]) -> CallColumns:
         agent_id=tuple(agent_ids),
         succeeded=np.asarray(succeeded, dtype=np.bool_),
         chunk_gap_s=np.concatenate(gaps) if gaps else np.empty(0),
+        num_chunk_gaps=np.array(num_gaps, dtype=np.float64),
         **dict(zip(_ORDINARY_CALL_FIELDS, np.ascontiguousarray(table), strict=True)),
     )
 

@@ -26,6 +26,7 @@ from reports.columns import (
     tool_columns,
 )
 from reports.numbers import Distribution, Objectives
+from reports.window import Window, call_ended_at, window_of
 from traces.record import CallRecord, Lag, RunHeader, ServerSample, TaskRecord, ToolRecord
 
 
@@ -38,6 +39,11 @@ class RunColumns:
     tools: ToolColumns
     tasks: TaskColumns
     samples: dict[str, Floats]
+
+    @property
+    def window(self) -> Window | None:
+        """The part of the run that is measured; None: all of it."""
+        return window_of(self.header.settings, self.calls, self.tasks)
 
 
 def collect(
@@ -163,17 +169,46 @@ def max_concurrent(started_at: Floats, ended_at: Floats) -> int:
 
 def run_lag(run: RunColumns) -> Lag | None:
     """How late answers were delivered against the model's own time: the server's figure, else the calls'."""
-    return run.header.server_lag or _lag(run.calls.lag_s)
+    return run.header.server_lag or _lag(run.calls.lag_s[due_inside(run)])
 
 
 def run_send_lag(run: RunColumns) -> Lag | None:
     """How late the load generator sent calls that could have been sent."""
-    return run.header.send_lag or _lag(send_lateness_s(run.calls, run.tools))
+    return run.header.send_lag or _lag(send_lateness_s(run.calls, run.tools)[due_inside(run)])
 
 
 def send_lateness_s(calls: CallColumns, tools: ToolColumns) -> Floats:
     """The part of the dispatch delay that is the load generator's own."""
     return dispatch_delay_s(calls) - predecessor_wait_s(calls, tools)
+
+
+# What is measured of a run, where not all of it is (reports.window says why).
+
+
+def due_inside(run: RunColumns) -> Bools:
+    """Calls whose latencies are measured."""
+    window = run.window
+    return np.ones(len(run.calls), dtype=np.bool_) if window is None else window.has(run.calls.due_at)
+
+
+def ended_inside(run: RunColumns) -> Bools:
+    """Calls that count for throughputs."""
+    window = run.window
+    return np.ones(len(run.calls), dtype=np.bool_) if window is None else window.has(call_ended_at(run.calls))
+
+
+def chunk_gaps_s(calls: CallColumns, among: Bools) -> Floats:
+    """The gaps between token chunks of the calls ``among`` which they are wanted."""
+    return calls.chunk_gap_s[np.repeat(among, calls.num_chunk_gaps.astype(np.int64))]
+
+
+def sampled_inside(run: RunColumns) -> dict[str, Floats]:
+    """The samples of the server that were taken in the window."""
+    window = run.window
+    if window is None:
+        return run.samples
+    inside = window.has(run.samples["at"])
+    return {name: values[inside] for name, values in run.samples.items()}
 
 
 # One value per run; None where the records lack it.
@@ -185,7 +220,12 @@ def makespan_s(tasks: TaskColumns) -> float | None:
 
 
 def duration_s(run: RunColumns) -> float | None:
-    """What throughputs are divided by: first task or call to last answer, also of tasks that did not end."""
+    """What throughputs are divided by: first task or call to last answer, also of tasks that did not end.
+
+    Where only a part of the run is measured, the length of that.
+    """
+    if (window := run.window) is not None:
+        return window.length_s
     started_at = np.concatenate([run.tasks.started_at, run.calls.due_at])
     ended_at = np.concatenate([run.tasks.ended_at, run.calls.last_token_at])
     return _span_s(started_at, ended_at)
@@ -202,33 +242,41 @@ def says_cached(calls: CallColumns) -> Bools:
     return calls.succeeded & ~np.isnan(calls.num_cached_tokens) & ~np.isnan(calls.num_prompt_tokens)
 
 
-def hit_rate(calls: CallColumns) -> float | None:
-    """Cached prompt tokens / prompt tokens."""
-    counted = says_cached(calls)
+def hit_rate(calls: CallColumns, among: Bools | None = None) -> float | None:
+    """Cached prompt tokens / prompt tokens, of all calls or those ``among`` which it is wanted."""
+    counted = says_cached(calls) if among is None else says_cached(calls) & among
     return ratio(total(calls.num_cached_tokens[counted]), total(calls.num_prompt_tokens[counted]))
 
 
-def reusable_hit_rate(calls: CallColumns, *, block_size: int) -> float | None:
+def reusable_hit_rate(calls: CallColumns, *, block_size: int, among: Bools | None = None) -> float | None:
     """``num_reusable_tokens`` / prompt tokens: at least this much the best possible cache would hit."""
-    counted = says_cached(calls)
+    counted = says_cached(calls) if among is None else says_cached(calls) & among
     reusable = num_reusable_tokens(calls, block_size=block_size)
     return ratio(total(reusable[counted]), total(calls.num_prompt_tokens[counted]))
 
 
 def gpu_busy_share(run: RunColumns) -> float | None:
     """Time in steps / time, between the first and the last sample of the server."""
-    return ratio(increase(run.samples["busy_s"]), increase(run.samples["at"]))
+    samples = sampled_inside(run)
+    return ratio(increase(samples["busy_s"]), increase(samples["at"]))
 
 
 def batch_occupancy(run: RunColumns) -> float | None:
     """Mean sequences per step over ``max_num_seqs``, each step weighted by how long it took."""
-    mean_num_seqs = ratio(increase(run.samples["occupancy_s"]), increase(run.samples["busy_s"]))
+    samples = sampled_inside(run)
+    mean_num_seqs = ratio(increase(samples["occupancy_s"]), increase(samples["busy_s"]))
     return ratio(mean_num_seqs, run.header.max_num_seqs)
 
 
 def increase(counter: Floats) -> float | None:
-    """What a counter of the server grew by over the run; None where it was not sampled twice, or is not told."""
-    grown = float(counter[-1] - counter[0]) if counter.size > 1 else math.nan
+    """What a counter of the server grew by over the run; None where it was not sampled twice, or is not told.
+
+    A counter that falls is that of a server which was started anew, and grew from 0.
+    """
+    if counter.size < 2:
+        return None
+    steps = np.diff(counter)
+    grown = float(np.sum(np.where(steps < 0, counter[1:], steps)))
     return None if math.isnan(grown) else grown
 
 

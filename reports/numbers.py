@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from reports.window import Window
 from traces.record import Lag
 
 
@@ -79,6 +80,10 @@ class Numbers:
     run_id: str
     invalid_reasons: tuple[str, ...]
     """Empty: the run is valid."""
+    window: Window | None
+    """The part of the run that was measured; None: all of it."""
+    num_calls_measured: int
+    """Calls whose latencies these are: due in the window. What ended in it are ``num_calls``."""
     num_tasks: int
     num_tasks_succeeded: int
     num_calls: int

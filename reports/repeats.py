@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Sequence
 
 from reports.compare import LabelledRun
@@ -28,6 +30,8 @@ def noise_statements(runs: Sequence[LabelledRun]) -> list[str]:
         else:
             spread = ", ".join(f"{name} {100 * value:.1f} %" for name, value in _spreads(group))
             texts.append(f"{names} lie apart by: {spread}. A smaller difference between kinds is noise.")
+            means = ", ".join(f"{name} {mean:.3g} +- {half:.2g} s" for name, mean, half in _means(group))
+            texts.append(f"Their means, with the half width of a 95 % interval (Student's t): {means}.")
     if not groups and any(run.header.clock != "virtual" for run in runs):
         texts.append("No run was repeated, so how far repeated runs lie apart is not known here.")
     return texts
@@ -68,3 +72,21 @@ def _spreads(group: Sequence[LabelledRun]) -> list[tuple[str, float]]:
         if len(values) > 1:
             found.append((name, max(values) / min(values) - 1))
     return found
+
+
+def _means(group: Sequence[LabelledRun]) -> list[tuple[str, float, float]]:
+    """Name, mean and half the width of its 95 % interval, by Student's t over the repeated runs."""
+    found = []
+    for name, get in _COMPARED:
+        values = [value for run in group if (value := get(run.numbers)) is not None]
+        if len(values) > 1:
+            quantile = _T_975[min(len(values) - 1, len(_T_975)) - 1]
+            found.append((name, statistics.fmean(values), quantile * statistics.stdev(values) / math.sqrt(len(values))))
+    return found
+
+
+_T_975 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+)
+"""97.5 % quantiles of Student's t for 1, 2, 3 ... degrees of freedom; the last one serves for more."""

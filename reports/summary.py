@@ -54,42 +54,54 @@ def summarize(
 
 def numbers_of(run: measure.RunColumns, objectives: Objectives | None = None) -> Numbers:
     """Every number of one run."""
-    calls, tools, tasks, samples = run.calls, run.tools, run.tasks, run.samples
-    succeeded = calls.succeeded
+    calls, tools, tasks, samples = run.calls, run.tools, run.tasks, measure.sampled_inside(run)
+    due, ended, window = measure.due_inside(run), measure.ended_inside(run), run.window
+    succeeded, done = calls.succeeded & due, calls.succeeded & ended
     duration_s = measure.duration_s(run)
-    num_prompt = measure.total(calls.num_prompt_tokens[succeeded])
-    num_output = measure.total(calls.num_output_tokens[succeeded])
-    counted = measure.says_cached(calls)
+    num_prompt = measure.total(calls.num_prompt_tokens[done])
+    num_output = measure.total(calls.num_output_tokens[done])
+    counted = measure.says_cached(calls) & ended
     num_cached = num_computed = None
     if counted.any():
         num_cached = measure.total(calls.num_cached_tokens[counted])
         num_computed = measure.total(calls.num_prompt_tokens[counted]) - num_cached
-    num_good = None
+    num_good = num_good_due = None
     if objectives is not None and objectives.any:
-        num_good = int(measure.meets_objectives(calls, objectives).sum())
+        good = measure.meets_objectives(calls, objectives)
+        num_good, num_good_due = int(good[ended].sum()), int(good[due].sum())
     num_tasks_ended = int(tasks.succeeded.sum())
+    num_tasks_done = num_tasks_ended
+    task_time_s = measure.task_time_s(tasks)
     paths = critical_paths(calls, tools, tasks)
+    if window is not None:
+        started_inside = window.has(tasks.started_at)
+        task_time_s = task_time_s[started_inside]
+        num_tasks_done = int((tasks.succeeded & window.has(tasks.ended_at)).sum())
+        measured = {task_id for task_id, inside in zip(tasks.task_id, started_inside.tolist(), strict=True) if inside}
+        paths = [path for path in paths if path.task_id in measured]
     shares = mean_shares(paths)
     spread = measure.distribution
     return Numbers(
         run_id=run.header.run_id,
         invalid_reasons=invalid_reasons(run),
+        window=window,
+        num_calls_measured=int(due.sum()),
         num_tasks=run.header.num_tasks,
         num_tasks_succeeded=num_tasks_ended,
-        num_calls=len(calls),
-        num_calls_succeeded=int(succeeded.sum()),
+        num_calls=int(ended.sum()),
+        num_calls_succeeded=int(done.sum()),
         duration_s=duration_s,
         makespan_s=measure.makespan_s(tasks),
-        ttft=spread(measure.ttft_s(calls)),
-        tpot=spread(measure.tpot_s(calls)),
-        itl=spread(calls.chunk_gap_s),
-        e2e=spread(measure.e2e_s(calls)),
-        latency_from_schedule=spread(measure.latency_from_schedule_s(calls)),
-        dispatch_delay=spread(measure.dispatch_delay_s(calls)),
-        predecessor_wait=spread(measure.predecessor_wait_s(calls, tools)),
-        send_lateness=spread(measure.send_lateness_s(calls, tools)),
-        queue_time=spread(measure.queue_time_s(calls)),
-        task_time=spread(measure.task_time_s(tasks)),
+        ttft=spread(measure.ttft_s(calls)[due]),
+        tpot=spread(measure.tpot_s(calls)[due]),
+        itl=spread(measure.chunk_gaps_s(calls, due)),
+        e2e=spread(measure.e2e_s(calls)[due]),
+        latency_from_schedule=spread(measure.latency_from_schedule_s(calls)[due]),
+        dispatch_delay=spread(measure.dispatch_delay_s(calls)[due]),
+        predecessor_wait=spread(measure.predecessor_wait_s(calls, tools)[due]),
+        send_lateness=spread(measure.send_lateness_s(calls, tools)[due]),
+        queue_time=spread(measure.queue_time_s(calls)[due]),
+        task_time=spread(task_time_s),
         prompt_length=spread(calls.num_prompt_tokens[succeeded]),
         output_length=spread(calls.num_output_tokens[succeeded]),
         num_prompts_off=measure.num_off(calls, calls.num_prompt_tokens, calls.expected_prompt_tokens),
@@ -98,16 +110,16 @@ def numbers_of(run: measure.RunColumns, objectives: Objectives | None = None) ->
         num_cached_tokens=num_cached,
         num_computed_tokens=num_computed,
         num_output_tokens=num_output,
-        hit_rate=measure.hit_rate(calls),
-        reusable_hit_rate=measure.reusable_hit_rate(calls, block_size=run.header.block_size or 1),
-        request_throughput=measure.ratio(int(succeeded.sum()), duration_s),
+        hit_rate=measure.hit_rate(calls, due),
+        reusable_hit_rate=measure.reusable_hit_rate(calls, block_size=run.header.block_size or 1, among=due),
+        request_throughput=measure.ratio(int(done.sum()), duration_s),
         output_throughput=measure.ratio(num_output, duration_s),
         input_throughput=measure.ratio(num_prompt, duration_s),
         cached_input_throughput=measure.ratio(num_cached, duration_s),
         computed_input_throughput=measure.ratio(num_computed, duration_s),
-        tasks_per_hour=measure.ratio(num_tasks_ended * 3600, duration_s),
+        tasks_per_hour=measure.ratio(num_tasks_done * 3600, duration_s),
         goodput=measure.ratio(num_good, duration_s),
-        goodput_attainment=measure.ratio(num_good, len(calls)),
+        goodput_attainment=measure.ratio(num_good_due, int(due.sum())),
         max_concurrent_calls=measure.max_concurrent(calls.sent_at, calls.last_token_at),
         path_shares=shares,
         num_calls_of_longest_chain=longest_chain(paths),
@@ -131,6 +143,9 @@ def summary_of(numbers: Numbers) -> dict[str, Any]:
         "run_id": numbers.run_id,
         "valid": not numbers.invalid_reasons,
         "invalid_reasons": list(numbers.invalid_reasons),
+        "measured_from_s": numbers.window and numbers.window.from_at,
+        "measured_until_s": numbers.window and numbers.window.until_at,
+        "measured_calls": numbers.num_calls_measured,
         "duration": numbers.duration_s,
         "completed": numbers.num_calls_succeeded,
         "failed": numbers.num_calls - numbers.num_calls_succeeded,

@@ -22,6 +22,8 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     """Validity, one line a run; the table; the finding in words."""
     for line, is_valid in validity_lines(comparison):
         console.print(Text(line, style="" if is_valid else "bold red"))
+    for line in window_lines(comparison):
+        console.print(Text(line))
     console.print(comparison_table(comparison))
     _print_bands(comparison, console)
     for paragraph in [*finding(comparison), *noise_statements(comparison.runs)]:
@@ -49,6 +51,16 @@ def validity_lines(comparison: Comparison) -> list[tuple[str, bool]]:
         return [("valid" if num_runs == 1 else f"all {num_runs} runs are valid", True)]
     lines = [(f"INVALID: {run.label}: {'; '.join(run.numbers.invalid_reasons)}", False) for run in invalid]
     return lines if len(invalid) == num_runs else [*lines, (f"{num_runs - len(invalid)} other runs are valid", True)]
+
+
+def window_lines(comparison: Comparison) -> list[str]:
+    """One for each run of which a part is measured: which."""
+    return [
+        f"{run.label}: measured from {window.from_at:.1f} s to {window.until_at:.1f} s,"
+        f" in which {run.numbers.num_calls_measured:,} of {len(run.columns.calls):,} calls were due"
+        for run in comparison.runs
+        if (window := run.numbers.window) is not None
+    ]
 
 
 def comparison_table(comparison: Comparison) -> Table:

@@ -14,7 +14,10 @@ def invalid_reasons(run: measure.RunColumns) -> tuple[str, ...]:
     """Why this run must not be believed; empty where it may be."""
     header, calls, tasks = run.header, run.calls, run.tasks
     reasons = list(header.invalid_reasons)
-    e2e = measure.distribution(measure.e2e_s(calls))
+    due = measure.due_inside(run)
+    if run.window is not None and not due.any():
+        reasons.append("no call was due in the part of the run that is measured: warm-up and cool-down leave none")
+    e2e = measure.distribution(measure.e2e_s(calls)[due])
     late = measure.run_lag(run)
     if late and e2e and late.p99_s > MAX_LAG_SHARE * e2e.p50:
         reasons.append(

@@ -6,6 +6,7 @@ others by their first line. A run is a directory (see ``RunWriter``) whose versi
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import gzip
 import hashlib
@@ -89,22 +90,45 @@ class Run:
     """Empty where the run did not end."""
 
 
+class RunLock:
+    """A run directory that one process writes to; it is free again when that process ends, however it ends."""
+
+    def __init__(self, directory: Path) -> None:
+        self._descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise TraceError(f"{directory}: another process writes to this run") from None
+        except OSError:  # a file system without locks: nobody can be kept out
+            pass
+
+    def close(self) -> None:
+        """Let others have it."""
+        os.close(self._descriptor)
+
+
 class RunWriter:
     """Writes a run directory while the run goes on: whatever was recorded survives a kill -9.
 
     It holds ``run.json`` (the header), ``calls.jsonl``, ``tools.jsonl``, ``tasks.jsonl``, ``server.jsonl`` and
-    ``summary.json`` (when the run has ended). A directory that holds an older run is started afresh.
+    ``summary.json`` (when the run has ended). A directory that holds an older run is started afresh, except by whoever
+    has locked it to go on after its last whole records.
     """
 
-    def __init__(self, directory: Path, header: RunHeader) -> None:
+    def __init__(self, directory: Path, header: RunHeader, *, goes_on: RunLock | None = None) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "summary.json").unlink(missing_ok=True)
+        self._lock = goes_on or RunLock(directory)
         self._directory = directory
         self._hashes = {name: hashlib.sha256() for name in _RECORD_FILES}
+        (directory / "summary.json").unlink(missing_ok=True)
         # Unbuffered: each record is one write() that the kernel keeps even when this process is killed.
-        self._files: dict[str, IO[bytes]] = {
-            name: (directory / f"{name}.jsonl").open("wb", buffering=0) for name in _RECORD_FILES
-        }
+        self._files: dict[str, IO[bytes]] = {}
+        for name in _RECORD_FILES:
+            path = directory / f"{name}.jsonl"
+            if goes_on is not None:
+                self._hashes[name].update(_keep_whole_lines(path))
+            self._files[name] = path.open("wb" if goes_on is None else "ab", buffering=0)
         _write_json(directory / "run.json", header)
 
     def __enter__(self) -> RunWriter:
@@ -143,13 +167,23 @@ class RunWriter:
 
     def close(self) -> None:
         """Close the files; what was recorded stays."""
+        if not all(file.closed for file in self._files.values()):
+            self._lock.close()
         for file in self._files.values():
             file.close()
 
     def _append(self, name: str, record: object) -> None:
         line = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+        file = self._files[name]
+        begins_at = file.tell()
+        rest = line
+        try:
+            while rest:  # a disk that is nearly full takes a part
+                rest = rest[file.write(rest) :]
+        except OSError as error:
+            file.truncate(begins_at)
+            raise OSError(error.errno, error.strerror, str(self._directory / f"{name}.jsonl")) from None
         self._hashes[name].update(line)
-        self._files[name].write(line)
 
 
 def read_run(directory: Path) -> Run:
@@ -203,11 +237,44 @@ def iter_records(path: Path, kind: Callable[..., T], *, complete: bool) -> Itera
         raise TraceError(f"{path}: {_reason(error)}") from None
 
 
+def keep_whole_records(directory: Path) -> None:
+    """Cut off what a kill left of the last records of a run."""
+    for name in _RECORD_FILES:
+        _keep_whole_lines(directory / f"{name}.jsonl")
+
+
+def rewrite_records(directory: Path, **records: Iterable[object]) -> None:
+    """Let ``records`` (``calls=...``, ``tasks=...``) be all that the run directory has of their kind."""
+    for name, kept in records.items():
+        lines = b"".join(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in kept)
+        _replace(directory / f"{name}.jsonl", lines)
+
+
 def _write_json(path: Path, value: object) -> None:
+    _replace(path, orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def _replace(path: Path, content: bytes) -> None:
     """Written beside and moved into place: a reader finds the old file or the new one, never half of one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
-    beside.replace(path)
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def _keep_whole_lines(path: Path) -> bytes:
+    """Cut off what a kill left of a last line; returns the rest."""
+    try:
+        with path.open("r+b") as file:
+            content = file.read()
+            whole = content[: content.rfind(b"\n") + 1]
+            file.truncate(len(whole))
+    except FileNotFoundError:
+        return b""
+    return whole
 
 
 def _read_json(path: Path) -> dict[str, Any]:

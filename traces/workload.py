@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -40,6 +41,14 @@ def load_workload(name_or_path: str, *, seed: int = 0, num_tasks: int | None = N
     name = name_or_path if name_or_path in _embedded() else Path(name_or_path).name
     digest = digest_of(trajectories)
     return Workload(name=name, trajectories=trajectories, digest=digest, num_skipped=log.num_skipped)
+
+
+def workload_file(workload: Workload) -> dict[str, bytes]:
+    """The workload as the content of a file, by its name, for machines that do not have it; empty where all have it."""
+    if workload.name in _embedded():
+        return {}
+    lines = b"".join(trajectory_line(trajectory) + b"\n" for trajectory in workload.trajectories)
+    return {workload.name: gzip.compress(lines) if workload.name.endswith(".gz") else lines}
 
 
 def iter_workload(

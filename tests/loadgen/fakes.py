@@ -99,13 +99,14 @@ def replay_virtually(
     fail: Callable[[Call], str | None] = lambda _: None,
     answer: Callable[[Call], Message | None] = lambda _: None,
     harness: Harness | None = None,
+    latency_s: float = 1.0,
 ) -> tuple[Recorder, FakeTransport]:
-    """Replay ``tasks`` against a transport that takes one second a call."""
+    """Replay ``tasks`` against a transport that takes ``latency_s`` a call."""
     recorder = Recorder()
     transports: list[FakeTransport] = []
 
     def main(clock: VirtualClock) -> Coroutine[Any, Any, None]:
-        transports.append(FakeTransport(clock, fail=fail, answer=answer))
+        transports.append(FakeTransport(clock, latency_s=latency_s, fail=fail, answer=answer))
         return replay(
             tasks,
             arrives_at or (0.0,) * len(tasks),

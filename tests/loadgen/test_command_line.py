@@ -62,7 +62,7 @@ def test_an_experiment_is_the_four_cells_on_the_same_tasks(tmp_path: Path) -> No
     code = main(["experiment", *SMALL, "--out", str(tmp_path)])
 
     assert code == 0
-    headers = {path.name: header_of(path) for path in sorted(tmp_path.iterdir())}
+    headers = {path.name: header_of(path) for path in sorted(tmp_path.glob("[!.]*"))}
     assert list(headers) == ["orchestrator-cache", "orchestrator-nocache", "react-cache", "react-nocache"]
     assert len({header["workload_digest"] for header in headers.values()}) == 1
     assert headers["react-nocache"]["prefix_caching"] is False
@@ -102,7 +102,7 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
         (("run", "--profile", "toaster"), "toaster"),
         (("run", "--target", "http://127.0.0.1:9/v1"), "http://127.0.0.1:9/v1/models"),
         (("run", "--block-size", "0"), "block_size"),
-        ((), "run|experiment|sweep|kv|sandboxes"),
+        ((), "run|experiment|sweep|resume|kv|sandboxes"),
         (("walk",), "walk"),
     ],
 )

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from loadgen.config import Settings
@@ -127,11 +128,24 @@ def test_a_ramp_and_a_poisson_process_are_open_loops() -> None:
         (("--header", "nonsense"), "NAME=VALUE"),
         (("--extra-body", "[1]"), "extra_body must be a JSON object"),
         (("--client", "openai"), "client openai needs a server"),
+        (("--warmup", "-1"), "warmup must be at least 0"),
+        (("--ray", "auto"), "workers share a server"),
     ],
 )
 def test_loads_and_targets_that_make_no_sense_are_one_line(argv: tuple[str, ...], text: str) -> None:
     with pytest.raises(SettingsError, match=text):
         load(*argv)
+
+
+def test_stored_settings_come_back_as_they_were_but_for_what_is_given_anew() -> None:
+    before = load("--target", "http", "--burstiness", "inf", "--goodput", "ttft:5", "--num-tasks", "3")
+    stored = orjson.loads(orjson.dumps(before.public()))
+
+    same = READER.load_over(stored, {}, {"LOADGEN_SEED": "7"}, {"api_key"})
+    other = READER.load_over(stored, {"live": False}, {"LOADGEN_API_KEY": "sk", "LOADGEN_SEED": "7"}, {"api_key"})
+
+    assert same == before, "what may not be given anew is not read from the environment"
+    assert (other.live, other.api_key, other.seed) == (False, "sk", 0)
 
 
 def test_secrets_reach_the_headers_and_nothing_else() -> None:

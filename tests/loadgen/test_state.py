@@ -82,9 +82,9 @@ def run_with_state(
         transports.append(FakeTransport(clock))
 
         async def run() -> None:
-            keeper = harness.state = StateKeeper(store=store, clock=clock, patience_s=0.0)
+            keeper = harness.state = StateKeeper(store=store, clock=clock, patience_s=0.0, past=harness.past)
             await keeper.begin({"task": task.task_id}, resume=resume, run="r")
-            await clock.sleep_until(keeper.resumes_at)
+            await clock.sleep_until(keeper.past.ended_at)
             await replay(
                 [task],
                 [0.0],

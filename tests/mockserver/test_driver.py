@@ -126,7 +126,7 @@ def test_refusals_come_from_submit_and_leave_nothing_behind() -> None:
 
 
 def test_a_front_end_takes_its_time_before_the_scheduler_sees_a_request() -> None:
-    """One request after the other; TTFT and queue time count from the arrival; who leaves meanwhile is never scheduled."""
+    """One after the other; TTFT and queue time count from the arrival; who leaves meanwhile is never scheduled."""
 
     async def main(clock: VirtualClock) -> None:
         config = EngineConfig(num_blocks=200, async_scheduling=False)

@@ -96,6 +96,7 @@ def test_repeated_runs_say_how_far_they_lie_apart() -> None:
     texts = noise_statements(compare(runs).runs)
 
     assert "2 repeated runs of react lie apart by: makespan 5.0 %" in texts[1]
+    assert "95 % interval (Student's t): makespan 12.3 +- 3.8 s" in texts[2]
 
 
 def test_wall_clock_runs_that_were_not_repeated_say_so() -> None:

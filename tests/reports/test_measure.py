@@ -148,3 +148,9 @@ def test_a_server_whose_clock_drifted_never_scheduled_before_it_was_asked() -> N
     run = make_run(calls=[make_call(scheduled_at=-5.0), make_call(index=1, scheduled_at=7.0)])
 
     assert measure.queue_time_s(run.calls).tolist() == [0.0, 1.0]
+
+
+def test_a_counter_that_falls_is_that_of_a_server_which_was_started_anew() -> None:
+    assert measure.increase(np.array([5.0, 8.0, 2.0, 6.0])) == 3.0 + 2.0 + 4.0
+    assert measure.increase(np.array([5.0, np.nan])) is None
+    assert measure.increase(np.array([5.0])) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from traces.jsonl import RunWriter, TraceError, read_run, read_trajectories, write_trajectories
+from traces.jsonl import RunLock, RunWriter, TraceError, read_run, read_trajectories, write_trajectories
 from traces.record import CallRecord, Lag, RunHeader, ServerSample, TaskRecord, ToolRecord
 from traces.trajectory import RecordedPrompt, Subagent, ToolCall, ToolSchema, Trajectory, Turn
 
@@ -272,3 +272,28 @@ def test_the_digest_is_that_of_the_records(tmp_path: Path) -> None:
             digests.append(writer.digest())
 
     assert digests[0] == digests[1] != digests[2]
+
+
+def test_one_process_at_a_time_writes_to_a_run(tmp_path: Path) -> None:
+    with RunWriter(tmp_path, a_header()) as writer:
+        writer.call(a_call(0))
+        with pytest.raises(TraceError, match="another process writes to this run"):
+            RunWriter(tmp_path, a_header())
+        assert read_run(tmp_path).calls == [a_call(0)], "nothing was touched"
+
+    RunWriter(tmp_path, a_header()).close()
+
+
+def test_a_writer_goes_on_after_the_last_whole_record(tmp_path: Path) -> None:
+    with RunWriter(tmp_path, a_header()) as writer:
+        writer.call(a_call(0))
+        writer.call(a_call(1))
+        digest = writer.digest()
+    path = tmp_path / "calls.jsonl"
+    path.write_bytes(path.read_bytes()[:-5])
+
+    with RunWriter(tmp_path, a_header(), goes_on=RunLock(tmp_path)) as writer:
+        writer.call(a_call(1))
+
+    assert read_run(tmp_path).calls == [a_call(0), a_call(1)]
+    assert writer.digest() == digest
