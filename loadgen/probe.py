@@ -30,7 +30,7 @@ from loadgen.transports.sse import StreamedAnswer
 from mockserver.clock import Clock, WallClock, run_wall
 from mockserver.filler import filler
 from traces.jsonl import RunWriter
-from traces.record import CallRecord, RunHeader, ServerSample, TaskRecord
+from traces.record import SERVER_COUNTS, CallRecord, RunHeader, ServerSample, TaskRecord
 
 _BETWEEN_GROUPS_S = 0.05
 """The server is idle for so long between groups."""
@@ -190,7 +190,7 @@ async def _ask(session: aiohttp.ClientSession, base_url: str) -> _Server:
         text = await response.text() if response.status == 200 else ""
     labels = dict(re.findall(r'(\w+)="([^"]*)"', next(iter(re.findall(r"vllm:cache_config_info\{(.*?)\}", text)), "")))
     known = {name: int(value) for name, value in labels.items() if value.isdecimal()}
-    counters = {field: 0 for field in ServerSample.__slots__ if field != "at"}
+    counters = dict.fromkeys(SERVER_COUNTS, 0)
     sample: dict[str, Any] = counters | {"num_blocks": known.get("num_gpu_blocks", 0)}
     return _Server(model=models[0]["id"], block_size=known.get("block_size"), sample=ServerSample(at=0.0, **sample))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -15,7 +15,7 @@ from loadgen.metrics import MetricsPage
 from loadgen.room import num_tokens
 from loadgen.transports.http import Target, one_line, refusal
 from mockserver.clock import Clock, WallClock
-from traces.record import Lag, ServerSample
+from traces.record import SERVER_COUNTS, Lag, ServerSample
 
 _NUM_CLOCK_PROBES = 9
 _QUESTION_TIMEOUT_S = 30.0
@@ -23,9 +23,6 @@ _READY_POLL_S = 0.5
 _MARGIN = 1.1
 """Texts differ: some have more of the server's tokens than the average one."""
 _NO_ANSWER = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
-
-
-_SAMPLE_FIELDS = tuple(one.name for one in fields(ServerSample) if one.name != "at")
 
 
 class TargetError(Exception):
@@ -198,7 +195,7 @@ class ServerView:
             if status is None:
                 return None
             engine = status["engine"]
-            return ServerSample(at=clock.now(), **{name: engine[name] for name in _SAMPLE_FIELDS})
+            return ServerSample(at=clock.now(), **{name: engine[name] for name in SERVER_COUNTS})
         page = await self.metrics()
         if page is None:
             return None
