@@ -8,7 +8,7 @@ It does not say how much a server differs from itself when the same run is repea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +87,17 @@ def differences(baseline: LabelledRun, run: LabelledRun) -> dict[_Key, Differenc
 def differences_to_first(runs: Sequence[LabelledRun]) -> list[dict[_Key, Difference]]:
     """For each run its differences to the first one; the first itself has none."""
     return [{}, *(differences(runs[0], run) for run in runs[1:])]
+
+
+def differences_as_json(runs: Sequence[LabelledRun]) -> list[dict[str, dict[str, float]]]:
+    """The same for other programs: ``ttft_p99`` or ``num_calls`` to its difference and interval."""
+    return [
+        {
+            f"{key}_{PERCENTILES[place]}" if key in ("task_time", *_PER_CALL) else key: asdict(difference)
+            for (key, place), difference in sorted(found.items())
+        }
+        for found in differences_to_first(runs)
+    ]
 
 
 def format_difference(difference: Difference) -> str:
