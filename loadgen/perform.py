@@ -260,11 +260,18 @@ class Performance:
                 **self.notes,
                 "architecture": assumptions(settings.find_architecture()),
                 **({"kv_bytes_per_token": f"{profile.kv_bytes_per_token:g}"} if is_ours else {}),
+                **({"workload": _skipped_text(self.workload)} if self.workload.num_skipped else {}),
             },
             settings=settings.public(),
             version=_version(),
             started_on=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+
+
+def _skipped_text(workload: Workload) -> str:
+    return (
+        f"{workload.name}: {workload.num_skipped:,} records could not be used and are left out: traces import says why"
+    )
 
 
 async def _look_away() -> ServerSample | None:

@@ -30,7 +30,7 @@ from traces.workload import Workload
 
 _UNTIL_START_S = 0.5
 """From "all are ready" to the start: the time it takes to tell everybody."""
-_COMMON_NOTES = ("architecture", "server")
+_COMMON_NOTES = ("architecture", "server", "workload")
 _PATIENCE_S = 20.0
 """How long workers that were interrupted get to finish their directories."""
 

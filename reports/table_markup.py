@@ -7,6 +7,7 @@ from html import escape
 
 from reports.compare import Comparison
 from reports.intervals import Difference, differences_to_first, format_difference
+from reports.meanings import MEANINGS, meanings_markup
 from reports.repeats import noise_statements
 from reports.table import PERCENTILES, Metric, format_value
 
@@ -28,8 +29,9 @@ def table_markup(comparison: Comparison) -> str:
             title = f"{metric.title} {PERCENTILES[place]}" if metric.is_spread else metric.title
             rows.append(_row(title, metric, values, [found.get((metric.key, place)) for found in against_first]))
     notes = "".join(f"<p>{escape(text)}</p>" for text in noise_statements(comparison.runs))
-    return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="All numbers"><table>'
+    return meanings_markup(comparison.metrics) + (
+        '<div class="scroll" tabindex="0" role="region" aria-label="All numbers">'
+        f'<table class="numbers" style="min-width:{8 + 7 * len(comparison.runs)}rem">'
         f'<thead><tr><th scope="col">Metric</th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>{notes}'
     )
 
@@ -47,4 +49,4 @@ def _row(title: str, metric: Metric, values: Sequence[float | None], against_fir
         note = "" if difference is None else f'<span class="difference">{format_difference(difference)}</span>'
         bar = f'<span class="bar" style="width:{width}%"></span>'
         cells.append(f"<td{style}>{format_value(value)}{bar}{note}</td>")
-    return f'<tr><th scope="row">{escape(title)}</th>{"".join(cells)}</tr>'
+    return f'<tr><th scope="row" title="{escape(MEANINGS[metric.key])}">{escape(title)}</th>{"".join(cells)}</tr>'
