@@ -112,6 +112,14 @@ def format_difference(difference: Difference) -> str:
     return f"{text}, noise" if difference.is_noise else text
 
 
+def format_relative(value: float, baseline: float) -> str:
+    """The same for a number of the whole run, such as its makespan: no task can be drawn, so there is no interval."""
+    relative = value / baseline - 1
+    if relative == 0:
+        return "the same"
+    return f"{1 + relative:.3g} times" if relative >= 1 else f"{_percent(100 * relative)} %"
+
+
 def _percent(value: float) -> str:
     return f"{value:+.0f}" if abs(value) >= 10 else f"{value:+.1f}"
 

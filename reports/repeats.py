@@ -16,7 +16,7 @@ def noise_statements(runs: Sequence[LabelledRun]) -> list[str]:
     texts = [
         f"Differences are against {runs[0].label}, with 95 % intervals from drawing the tasks anew (paired by task"
         " id): they tell how much a difference depends on which tasks were run. One that may as well be none is"
-        " called noise."
+        " called noise. Numbers of a whole run, such as its makespan, have no interval."
     ]
     repeats: dict[tuple[object, ...], list[LabelledRun]] = {}
     for run in runs:

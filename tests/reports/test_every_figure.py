@@ -22,9 +22,10 @@ from reports.compare import compare
 from reports.fidelity import fidelity
 from reports.fidelity_page import render_fidelity
 from reports.html import render
-from reports.intervals import Difference, format_difference
+from reports.intervals import Difference, format_difference, format_relative
 from reports.load import load_run
 from reports.table import METRICS, PERCENTILES, Metric, format_value
+from reports.table_markup import WHOLE_RUN
 from tests.reports.run_files import write_react_run
 
 JSON_KEYS = {
@@ -127,7 +128,7 @@ def test_every_number_of_the_table_is_one_of_show_json(runs: list[Path], page: s
 
 
 def test_every_difference_of_the_table_is_one_of_show_json(runs: list[Path], page: str, command: Command) -> None:
-    _, second = json.loads(command("show", *runs, "--json"))
+    first, second = json.loads(command("show", *runs, "--json"))
 
     shown = {title: cells[1][1] for title, cells in rows_of(page).items() if cells[1][1]}
     expected = {
@@ -136,6 +137,10 @@ def test_every_difference_of_the_table_is_one_of_show_json(runs: list[Path], pag
         for title, percentile in titles_of(metric)
         if (key := f"{metric.key}_{percentile}" if percentile else metric.key) in second["against_first"]
     }
+    for metric in METRICS:
+        if metric.key in WHOLE_RUN and (before := from_json(first, metric, "")):
+            expected[metric.title] = format_relative(from_json(second, metric, "") or 0.0, before)
+    assert expected["Makespan (s)"] == "-33 %"
     assert shown == expected
     assert len(shown) > 10
 
