@@ -191,20 +191,24 @@ class ServerView:
     async def sample(self, clock: Clock) -> ServerSample | None:
         """The server now; None where it does not say enough."""
         if self.is_mock:
-            status = await self._status()
+            status = await self._status("?evictions")
             if status is None:
                 return None
             engine = status["engine"]
-            return ServerSample(at=clock.now(), **{name: engine[name] for name in SERVER_COUNTS})
+            return ServerSample(
+                at=clock.now(),
+                **{name: engine[name] for name in SERVER_COUNTS},
+                evicted_by_agent=status.get("evictions"),
+            )
         page = await self.metrics()
         if page is None:
             return None
         self.last_page = page
         return page.sample(clock.now())
 
-    async def _status(self) -> dict[str, Any] | None:
+    async def _status(self, query: str = "") -> dict[str, Any] | None:
         """What a server of ours says in a millisecond, where its /metrics take thirty of the time it simulates in."""
-        url = f"{self.target.root_url}/replayrig/status"
+        url = f"{self.target.root_url}/replayrig/status{query}"
         try:
             async with self.session.get(url, headers=self.target.headers) as response:
                 status = orjson.loads(await response.read())

@@ -99,7 +99,7 @@ class ServerSample:
     num_preemptions: int | None
     num_finished_requests: int | None
     evicted_by_agent: dict[str, int] | None = None
-    """Blocks evicted since the sample before, by the agent whose prompts first held them; known in process only."""
+    """Blocks evicted since the sample before, by the agent whose prompts first held them; servers of ours say so."""
 
 
 SERVER_COUNTS = tuple(one.name for one in fields(ServerSample) if one.name not in ("at", "evicted_by_agent"))
