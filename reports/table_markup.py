@@ -25,7 +25,8 @@ def table_markup(comparison: Comparison) -> str:
         if metric.group != group:
             group = metric.group
             rows.append(
-                f'<tr class="group"><th scope="rowgroup" colspan="{len(comparison.runs) + 1}">{escape(group)}</th></tr>'
+                f'<tr class="group"><th scope="rowgroup" colspan="{len(comparison.runs) + 1}">'
+                f"<span>{escape(group)}</span></th></tr>"
             )
         columns = [metric.values(run.numbers) for run in comparison.runs]
         for place, values in enumerate(zip(*columns, strict=True)):
@@ -52,6 +53,7 @@ def _row(title: str, metric: Metric, values: Sequence[float | None], against_fir
         text = "" if difference is None else format_difference(difference)
         if not text and place and value is not None and values[0] and metric.key in WHOLE_RUN:
             text = format_relative(value, values[0])
+        text = text.replace(" to ", "\u00a0to\u00a0")  # an interval stays on one line
         note = f'<span class="difference">{text}</span>' if text else ""
         bar = f'<span class="bar" style="width:{width}%"></span>'
         cells.append(f"<td{style}>{format_value(value)}{bar}{note}</td>")

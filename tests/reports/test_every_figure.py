@@ -88,7 +88,9 @@ def rows_of(page: str) -> dict[str, list[tuple[str, str]]]:
     """The table: a row's title to each run's value and difference, as text."""
     cell = r'<td[^>]*>(.*?)<span class="bar"[^>]*></span>(?:<span class="difference">(.*?)</span>)?</td>'
     return {
-        html.unescape(title): [(value, html.unescape(note)) for value, note in re.findall(cell, cells)]
+        html.unescape(title): [
+            (value, html.unescape(note).replace("\u00a0", " ")) for value, note in re.findall(cell, cells)
+        ]
         for title, cells in re.findall(r'<tr><th scope="row" title="[^"]*">(.*?)</th>(.*?)</tr>', page)
     }
 
