@@ -87,6 +87,6 @@ def _side(comparison: Comparison, chosen: int) -> str:
         f'<dl>{values}</dl><canvas role="img" aria-label="State of the run at this time"></canvas>'
         '<div class="lists quiet"><div><h3>Cached blocks evicted last</h3>'
         '<p class="evicted-when"></p><ul class="evicted"></ul></div>'
-        "<div><h3>Tokens computed again</h3>"
+        "<div><h3>Tokens of a history computed again</h3>"
         '<p class="losses-when"></p><ul class="losses"></ul></div></div></div>'
     )

@@ -118,13 +118,15 @@ function poolShares(run, sample) {
   const samples = run.samples;
   if (sample < 0 || samples.num_blocks[sample] === null || samples.num_used_blocks[sample] === null) return null;
   const whole = Math.max(1, samples.num_blocks[sample]);
-  return [samples.num_used_blocks[sample] / whole, (samples.num_cached_blocks[sample] ?? 0) / whole];
+  const cached = samples.num_cached_blocks[sample];
+  return [samples.num_used_blocks[sample] / whole, cached === null ? null : cached / whole];
 }
 
 function poolWords(run, sample) {
   const shares = poolShares(run, sample);
   if (shares === null) return "KV pool unknown";
-  const [used, cached] = shares.map((share) => Math.round(100 * share));
+  const [used, cached] = shares.map((share) => share === null ? null : Math.round(100 * share));
+  if (cached === null) return `KV pool ${used} % in use; how much is cached this server does not say`;
   return `KV pool ${used} % in use, ${cached} % cached, ${Math.max(0, 100 - used - cached)} % free`;
 }
 
