@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from loadgen import experiment, kv, resume, sandbox_needs, sweep
+from loadgen import experiment, kv, probe, resume, sandbox_needs, sweep
 from loadgen.architectures import short_name
 from loadgen.config import OWN_MOCK, Settings
 from loadgen.live import LiveView
@@ -37,8 +37,11 @@ EXIT_FINE, EXIT_INVALID, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
     try:
-        flags = vars(_parser().parse_args([dashed(one) for one in (sys.argv[1:] if argv is None else argv)]))
+        if arguments[:1] == [probe.NAME]:
+            return probe.main(arguments[1:])
+        flags = vars(_parser().parse_args([dashed(one) for one in arguments]))
         command = flags.pop("command")
         if command in CALCULATORS:
             print("\n".join(CALCULATORS[command].lines(flags)))
@@ -81,7 +84,7 @@ def _with_key(settings: Settings) -> Settings:
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="loadgen", description="Replay agents against a model server.", allow_abbrev=False)
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="|".join((*_COMMANDS, RESUME, *CALCULATORS))
+        dest="command", required=True, metavar="|".join((*_COMMANDS, RESUME, *CALCULATORS, probe.NAME))
     )
     for name, text in (
         ("run", "one architecture over one workload against one target"),
@@ -102,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, calculator in CALCULATORS.items():
         command = commands.add_parser(name, help=calculator.HELP, description=calculator.HELP, allow_abbrev=False)
         calculator.add_flags(command)
+    commands.add_parser(probe.NAME, help=probe.HELP)  # reads its own flags
     return parser
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
-from traces.record import Lag, ServerSample
+from traces.record import SERVER_COUNTS, Lag, ServerSample
 
 OWN_PREFIX = "replayrig:"
 _LAG_QUANTILES = {"p50_s": "0.5", "p99_s": "0.99", "max_s": "1"}
@@ -104,7 +103,7 @@ class MetricsPage:
 
     def sample(self, at: float) -> ServerSample | None:
         """The server at ``at``; None where it does not even say how many requests run."""
-        values: dict[str, Any] = {name: self._field(name) for name in _SAMPLE_FIELDS}
+        values: dict[str, Any] = {name: self._field(name) for name in SERVER_COUNTS}
         if values["num_running"] is None or values["num_waiting"] is None:
             return None
         if values["num_blocks"] is None:
@@ -122,9 +121,6 @@ class MetricsPage:
         own = (f"{name.removesuffix('_s')}_seconds_total",) if name.endswith("_s") else (name, f"{name}_total")
         value = self.value(*(OWN_PREFIX + one for one in own), *_NAMES_ELSEWHERE.get(name, ()))
         return value if value is None or name.endswith("_s") else round(value)
-
-
-_SAMPLE_FIELDS = tuple(one.name for one in fields(ServerSample) if one.name != "at")
 
 
 def _whole(text: str | None) -> int | None:

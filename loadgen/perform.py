@@ -283,6 +283,7 @@ class Performance:
                 **({"kv_bytes_per_token": f"{profile.kv_bytes_per_token:g}"} if is_ours else {}),
                 **(self.unfinished.notes() if self.unfinished else {}),
                 **({} if self.shard.is_whole else {SHARD: f"worker {self.shard.number} of {self.shard.num_shards}"}),
+                **({"workload": _skipped_text(self.workload)} if self.workload.num_skipped else {}),
             },
             settings=settings.public(),
             version=_version(),
@@ -290,6 +291,12 @@ class Performance:
             if self.unfinished
             else datetime.now(UTC).isoformat(timespec="seconds"),
         )
+
+
+def _skipped_text(workload: Workload) -> str:
+    return (
+        f"{workload.name}: {workload.num_skipped:,} records could not be used and are left out: traces import says why"
+    )
 
 
 async def _look_away() -> ServerSample | None:

@@ -1,9 +1,9 @@
 """Sends a list of probes to a live server, so that its cost can be fitted.
 
-    reports probes --max-model-len 32768 > probes.jsonl
-    python -m loadgen.probe probes.jsonl --base-url http://127.0.0.1:8000 --out runs/probes
+    loadgen probe --base-url http://127.0.0.1:8000 --max-model-len 32768 --out runs/probes
     reports calibrate --live runs/probes -o my-server.toml
 
+The list is the one that ``reports probes`` prints, or a file like it.
 Probes of a group go out together; a group goes out when the one before it has ended. The run directory holds every
 token's arrival.
 """
@@ -29,8 +29,9 @@ from loadgen.transports.http import refusal
 from loadgen.transports.sse import StreamedAnswer
 from mockserver.clock import Clock, WallClock, run_wall
 from mockserver.filler import filler
+from mockserver.settings import OneLineParser
 from traces.jsonl import RunWriter
-from traces.record import CallRecord, RunHeader, ServerSample, TaskRecord
+from traces.record import SERVER_COUNTS, CallRecord, RunHeader, ServerSample, TaskRecord
 
 _BETWEEN_GROUPS_S = 0.05
 """The server is idle for so long between groups."""
@@ -190,7 +191,7 @@ async def _ask(session: aiohttp.ClientSession, base_url: str) -> _Server:
         text = await response.text() if response.status == 200 else ""
     labels = dict(re.findall(r'(\w+)="([^"]*)"', next(iter(re.findall(r"vllm:cache_config_info\{(.*?)\}", text)), "")))
     known = {name: int(value) for name, value in labels.items() if value.isdecimal()}
-    counters = {field: 0 for field in ServerSample.__slots__ if field != "at"}
+    counters = dict.fromkeys(SERVER_COUNTS, 0)
     sample: dict[str, Any] = counters | {"num_blocks": known.get("num_gpu_blocks", 0)}
     return _Server(model=models[0]["id"], block_size=known.get("block_size"), sample=ServerSample(at=0.0, **sample))
 
@@ -233,24 +234,48 @@ def _task(record: CallRecord, *, ended_at: float) -> TaskRecord:
     )
 
 
+NAME = "probe"
+HELP = "send the requests to a live server that let reports calibrate determine its cost"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Send a list of probes; exit code 1 where some failed, 2 for wrong input."""
-    parser = argparse.ArgumentParser(prog="python -m loadgen.probe", description="Send probes to a live server.")
-    parser.add_argument("probes", type=Path, metavar="FILE", help="what `reports probes` prints")
+    parser = OneLineParser(prog="loadgen probe", description=HELP)
+    parser.add_argument(
+        "probes", nargs="?", type=Path, metavar="FILE", help="a list as `reports probes` prints it (default: its whole)"
+    )
     parser.add_argument("--base-url", required=True, metavar="URL", help="the server")
+    parser.add_argument("--max-model-len", type=int, default=32_768, metavar="N", help="the server's setting")
+    parser.add_argument("--max-num-seqs", type=int, default=256, metavar="N", help="the server's setting")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="how often each probe is sent")
     parser.add_argument("--model", metavar="NAME", help="default: the first that the server names")
     parser.add_argument("--out", type=Path, default=Path("runs/probes"), metavar="DIR", help="the run directory")
     options = parser.parse_args(argv)
     try:
-        probes = read_probes(options.probes)
+        probes = _whole_list(options) if options.probes is None else read_probes(options.probes)
         num_failed = run_wall(
             lambda: probe_server(probes, base_url=options.base_url, model=options.model, out=options.out)
         )
     except (ValueError, OSError, aiohttp.ClientError, KeyError, IndexError) as error:
-        sys.stderr.write(f"loadgen.probe: {' '.join(str(error).split()) or type(error).__name__}\n")
+        sys.stderr.write(f"loadgen: {' '.join(str(error).split()) or type(error).__name__}\n")
         return 2
     sys.stdout.write(f"results: {options.out} ({len(probes)} probes, {num_failed} failed)\n")
     return 1 if num_failed else 0
+
+
+def _whole_list(options: argparse.Namespace) -> list[Probe]:
+    from reports.probes import probes  # noqa: PLC0415  # of the command, not of the library
+
+    listed = probes(max_model_len=options.max_model_len, max_num_seqs=options.max_num_seqs, repeats=options.repeats)
+    return [
+        Probe(
+            group=one.group,
+            prompt=one.prompt,
+            num_prompt_tokens=one.num_prompt_tokens,
+            num_output_tokens=one.num_output_tokens,
+        )
+        for one in listed
+    ]
 
 
 if __name__ == "__main__":

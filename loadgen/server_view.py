@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -15,7 +15,7 @@ from loadgen.metrics import MetricsPage
 from loadgen.room import num_tokens
 from loadgen.transports.http import KEEP_ALIVE_S, Target, one_line, refusal
 from mockserver.clock import Clock, WallClock
-from traces.record import Lag, ServerSample
+from traces.record import SERVER_COUNTS, Lag, ServerSample
 
 _NUM_CLOCK_PROBES = 9
 _QUESTION_TIMEOUT_S = 30.0
@@ -26,9 +26,6 @@ FITTED_MARGIN = 1.01
 """Prompts that were fitted are as long as ours, or a few tokens longer."""
 NO_ANSWER = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 """What a question ends in where nobody answers it."""
-
-
-_SAMPLE_FIELDS = tuple(one.name for one in fields(ServerSample) if one.name != "at")
 
 
 class TargetError(Exception):
@@ -209,20 +206,24 @@ class ServerView:
     async def sample(self, clock: Clock) -> ServerSample | None:
         """The server now; None where it does not say enough."""
         if self.is_mock:
-            status = await self._status()
+            status = await self._status("?evictions")
             if status is None:
                 return None
             engine = status["engine"]
-            return ServerSample(at=clock.now(), **{name: engine[name] for name in _SAMPLE_FIELDS})
+            return ServerSample(
+                at=clock.now(),
+                **{name: engine[name] for name in SERVER_COUNTS},
+                evicted_by_agent=status.get("evictions"),
+            )
         page = await self.metrics()
         if page is None:
             return None
         self.last_page = page
         return page.sample(clock.now())
 
-    async def _status(self) -> dict[str, Any] | None:
+    async def _status(self, query: str = "") -> dict[str, Any] | None:
         """What a server of ours says in a millisecond, where its /metrics take thirty of the time it simulates in."""
-        url = f"{self.target.root_url}/replayrig/status"
+        url = f"{self.target.root_url}/replayrig/status{query}"
         try:
             async with self.session.get(url, headers=self.target.headers) as response:
                 status = orjson.loads(await response.read())

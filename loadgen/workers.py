@@ -30,7 +30,7 @@ from traces.jsonl import Run, RunWriter, TraceError, read_run
 from traces.workload import Workload, workload_file
 
 _UNTIL_START_S = 0.5
-_COMMON_NOTES = ("architecture", "server")
+_COMMON_NOTES = ("architecture", "server", "workload")
 
 
 def perform_with_workers(

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,14 +19,17 @@ from reports.compare import compare
 from reports.export import FORMATS, TABLES, export
 from reports.fidelity import fidelity
 from reports.fidelity_page import as_json, write_fidelity_page
-from reports.figures import FIGURES
+from reports.figures import FIGURES, figure_named, figures
 from reports.html import write_page
+from reports.intervals import differences_as_json
 from reports.load import load_run
 from reports.numbers import Objectives
 from reports.observations import SchedulerLimits
+from reports.pictures import PICTURES, draw, find_browser
 from reports.probes import probe_lines, probes
 from reports.summary import parse_objectives, summary_of
 from reports.terminal import print_calibration, print_comparison, print_fidelity
+from reports.vllm_bench import CACHE_NOTE, read_bench
 from traces.jsonl import TraceError, read_run
 
 FINE, INVALID, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -59,7 +63,11 @@ def show(options: argparse.Namespace) -> int:
         raise ValueError(f"{options.name} needs {options.least} runs or more, got {len(options.run)}")
     comparison = compare([load_run(path) for path in options.run], _objectives(options))
     if options.json:
-        summaries = [{"label": run.label, **summary_of(run.numbers)} for run in comparison.runs]
+        against_first = differences_as_json(comparison.runs)
+        summaries = [
+            {"label": run.label, **summary_of(run.numbers), **({"against_first": found} if found else {})}
+            for run, found in zip(comparison.runs, against_first, strict=True)
+        ]
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
     else:
         print_comparison(comparison, _console())
@@ -97,14 +105,35 @@ def export_runs(options: argparse.Namespace) -> int:
     if not options.run:
         raise ValueError("export needs a run's directory")
     suffix = options.output.suffix.removeprefix(".") if options.output else ""
-    to = options.to or (suffix if suffix in FORMATS else "csv")
+    to = options.to or (suffix if suffix in (*FORMATS, *PICTURES) else "csv")
+    if to in PICTURES and options.figure is None:
+        return _export_all_charts(options, to)
     comparison = compare([load_run(path) for path in options.run])
-    content = export(comparison, what=options.what, to=to, figure=options.figure)
+    if to in PICTURES:
+        shown = [figure_named(comparison, options.figure)]
+        (content,) = draw(shown, comparison, to=to, browser=find_browser(options.browser))
+    else:
+        content = export(comparison, what=options.what, to=to, figure=options.figure)
     if options.output is not None:
         options.output.write_bytes(content)
     else:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
+    return FINE
+
+
+def _export_all_charts(options: argparse.Namespace, to: str) -> int:
+    """Every chart of the page as a picture, a file each."""
+    folder: Path | None = options.output
+    if folder is None or folder.suffix in (".svg", ".png"):
+        raise ValueError(f"--to {to} writes one chart with --figure NAME, or all of them into a folder: -o FOLDER")
+    browser = find_browser(options.browser)
+    comparison = compare([load_run(path) for path in options.run])
+    shown = figures(comparison)
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure, content in zip(shown, draw(shown, comparison, to=to, browser=browser), strict=True):
+        (folder / f"{figure.name}.{to}").write_bytes(content)
+    print(f"{folder}: {len(shown)} charts")
     return FINE
 
 
@@ -120,8 +149,13 @@ def calibrate_server(options: argparse.Namespace) -> int:
         runs = [read_run(directory) for directory in options.live]
         header, samples = runs[0].header, [sample for run in runs for sample in run.samples]
         calibration = calibrate([run.calls for run in runs], limits)
+    elif options.vllm_bench:
+        found = read_bench(options.vllm_bench, limits)
+        calibration = calibrate(found.runs, limits, batches=found.batches)
+        if found.runs:
+            calibration = replace(calibration, notes=(*calibration.notes, CACHE_NOTE))
     else:
-        raise ValueError("calibrate needs --live RUN... or --csv FILE")
+        raise ValueError("calibrate needs --live RUN..., --vllm-bench FILE... or --csv FILE")
     print_calibration(calibration, _console())
     if options.output is not None:
         profile = profile_of(
@@ -202,11 +236,14 @@ def _add_export(commands: Any) -> None:
     command.add_argument("run", nargs="*", type=Path, metavar="RUN", help="a run's directory")
     command.add_argument("--what", choices=TABLES, default="calls", help="which records (default: calls)")
     command.add_argument(
-        "--to", choices=(*FORMATS, "perfetto", "vllm"), help="format (default: by the file's name, else csv)"
+        "--to", choices=(*FORMATS, "perfetto", "vllm", *PICTURES), help="format (default: by the file's name, else csv)"
     )
-    command.add_argument("--figure", metavar="NAME", help="the numbers of one figure of the page instead")
+    command.add_argument("--figure", metavar="NAME", help="one figure of the page: its numbers, or svg, png")
     command.add_argument("--list-figures", action="store_true", help="print the names of the figures")
     command.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: stdout)")
+    command.add_argument(
+        "--browser", type=Path, metavar="FILE", help="Chromium or Chrome that draws svg and png (default: the PATH's)"
+    )
     command.set_defaults(command=export_runs)
 
 
@@ -214,6 +251,13 @@ def _add_calibrate(commands: Any) -> None:
     text = "a live server's cost, as a profile for the mock server"
     command = commands.add_parser("calibrate", help=text, description=calibrate_server.__doc__)
     command.add_argument("--live", nargs="+", type=Path, metavar="RUN", help="runs against the live server")
+    command.add_argument(
+        "--vllm-bench",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="what vllm bench serve --save-detailed or bench latency wrote instead",
+    )
     command.add_argument(
         "--csv", type=Path, metavar="FILE", help="measured steps instead: prefill_tokens, decode_seqs, context, ms"
     )

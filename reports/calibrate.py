@@ -67,29 +67,35 @@ class Calibration:
         )
 
 
-def calibrate(runs: Sequence[Sequence[CallRecord]], limits: SchedulerLimits) -> Calibration:
-    """Fit the records of one or more live runs; ``ValueError`` where they are too few."""
+def calibrate(
+    runs: Sequence[Sequence[CallRecord]], limits: SchedulerLimits, *, batches: Sequence[Observation] = ()
+) -> Calibration:
+    """Fit the records of one or more live runs; ``ValueError`` where they are too few.
+
+    ``batches`` are further observations, of whole batches that somebody else timed.
+    """
     notes: list[str] = []
     usable = [sorted(filter(_is_usable, calls), key=lambda c: (c.sent_at, c.call_id)) for calls in runs]
     num_calls = sum(len(calls) for calls in usable)
+    if not num_calls and batches:
+        return Calibration(fit=fit(batches), limits=limits, notes=())
     num_detailed = sum(token_times(call) is not None for calls in usable for call in calls)
     if num_detailed < _MIN_DETAILED_SHARE * num_calls:
         notes.append(
             f"{num_calls - num_detailed} of {num_calls} calls lack their tokens' times, so only calls that were alone"
             " are used; record with --save-detailed to use all"
         )
-        return Calibration(fit=fit(_spans(usable, limits)), limits=limits, notes=tuple(notes))
+        return Calibration(fit=fit([*_spans(usable, limits), *batches]), limits=limits, notes=tuple(notes))
     detailed = [[call for call in calls if token_times(call) is not None] for calls in usable]
     if num_detailed < num_calls:
         notes.append(f"{num_calls - num_detailed} of {num_calls} calls are left out: their tokens cannot be told apart")
     if min(share_in_step(calls) for calls in detailed if calls) < _MIN_SHARE_IN_STEP:
         notes.append("tokens arrive in disorder, so whole answers are fitted instead of single steps")
-        whole = [one for calls in detailed for one in observe_overlaps(calls, limits)]
+        whole = [*(one for calls in detailed for one in observe_overlaps(calls, limits)), *batches]
         return Calibration(fit=fit(whole), limits=limits, notes=tuple(notes))
     first = fit(_steps(detailed, limits, frontend_s=0.0))
-    return Calibration(
-        fit=fit(_steps(detailed, limits, frontend_s=first["frontend_s"].value)), limits=limits, notes=tuple(notes)
-    )
+    steps = _steps(detailed, limits, frontend_s=first["frontend_s"].value)
+    return Calibration(fit=fit([*steps, *batches]), limits=limits, notes=tuple(notes))
 
 
 def calibrate_table(path: Path) -> Calibration:

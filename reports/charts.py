@@ -168,6 +168,8 @@ def _panels(figure: Figure, comparison: Comparison) -> tuple[list[Json], Json]:
         )
     layout["xaxis" + ("" if len(runs) == 1 else str(len(runs)))]["title"] = {"text": plain(figure.x_title)}
     layout["yaxis"]["title"] = {"text": plain(figure.y_title)}
+    if len({series.part for series in figure.series}) == 1 and not figure.is_filled:
+        layout |= {"showlegend": False, "margin": _MARGIN | {"t": 24}}  # the title says what the one line is
     data = [_panel_line(series, runs.index(series.run or 0), figure) for series in figure.series]
     return data, layout
 

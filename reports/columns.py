@@ -5,15 +5,14 @@ NaN stands where a call lacks a value; nothing is guessed and nothing is zero-fi
 
 from __future__ import annotations
 
-import dataclasses
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from traces.record import CallRecord, ServerSample, TaskRecord, ToolRecord
+from traces.record import SERVER_COUNTS, CallRecord, ServerSample, TaskRecord, ToolRecord
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -200,11 +199,9 @@ def tool_columns(tools: Iterable[ToolRecord]) -> ToolColumns:
     )
 
 
-def sample_columns(samples: Iterable[ServerSample]) -> dict[str, Floats]:
-    """The server's samples, one column per field of ``ServerSample``."""
-    rows = list(samples)
-    names = [field.name for field in dataclasses.fields(ServerSample)]
-    return {name: _floats(_or_nan(getattr(row, name)) for row in rows) for name in names}
+def sample_columns(samples: Sequence[ServerSample]) -> dict[str, Floats]:
+    """The server's samples, one column per gauge and counter of ``ServerSample``."""
+    return {name: _floats(_or_nan(getattr(sample, name)) for sample in samples) for name in ("at", *SERVER_COUNTS)}
 
 
 def _or_nan(value: float | None) -> float:

@@ -62,7 +62,19 @@ def circumstances(header: RunHeader) -> tuple[object, ...]:
     """All that two runs must share so that architecture and cache alone make the difference."""
     h = header
     is_in_process = h.target == "in-process"
-    return (is_in_process, h.clock, h.workload_digest, h.num_tasks, h.profile, h.max_num_seqs)
+    return (is_in_process, h.clock, h.workload_digest, h.num_tasks, h.profile, h.max_num_seqs, _load(h))
+
+
+def _load(header: RunHeader) -> str:
+    """How fast tasks come, where the run limits it: what the points of a sweep differ in."""
+    limits = (("max_concurrency", "{:g} tasks at once"), ("request_rate", "{:g} tasks a second"))
+    given = [(header.settings.get(name), text) for name, text in limits]
+    return ", ".join(text.format(value) for value, text in given if isinstance(value, int | float))
+
+
+def skipped_statements(runs: Sequence[LabelledRun]) -> list[str]:
+    """What the runs left out of their workloads, where they did: one line for each workload."""
+    return list(dict.fromkeys(run.header.notes["workload"] for run in runs if "workload" in run.header.notes))
 
 
 _PARTS: tuple[Callable[[RunHeader], str], ...] = (
@@ -72,6 +84,7 @@ _PARTS: tuple[Callable[[RunHeader], str], ...] = (
     lambda h: f"{h.clock} time" if h.time_scale is None else f"time x{h.time_scale:g}",
     lambda h: f"{h.max_num_seqs} sequences",
     lambda h: f"{h.num_tasks} tasks",
+    _load,
     lambda h: f"seed {h.seed}",
     lambda h: h.run_id,
 )

@@ -14,6 +14,7 @@ import numpy as np
 from reports.columns import Floats
 from reports.compare import Comparison, LabelledRun
 from reports.critical_path import CriticalPath, critical_paths
+from reports.evictions import EvictionColumns
 from reports.measure import num_reusable_tokens
 
 MAX_CALLS = 120_000
@@ -39,7 +40,7 @@ def run_events(run: LabelledRun) -> Json:
         if task_id not in place_by_task:  # a task that did not end has no record of its own
             place_by_task[task_id] = len(task_ids)
             task_ids.append(task_id)
-    agents = list(dict.fromkeys((*columns.calls.agent_id, *columns.tools.agent_id)))
+    agents = list(dict.fromkeys((*columns.calls.agent_id, *columns.tools.agent_id, *columns.evictions.agent_id)))
     place_by_agent = {agent_id: place for place, agent_id in enumerate(agents)}
     paths = critical_paths(columns.calls, columns.tools, tasks)
     return {
@@ -56,6 +57,7 @@ def run_events(run: LabelledRun) -> Json:
         "calls": _calls(run, place_by_task, place_by_agent, _on_path(paths, "call")),
         "tools": _tools(run, place_by_task, place_by_agent, _on_path(paths, "tool")),
         "samples": _samples(columns.samples),
+        "evictions": _evictions(columns.evictions, place_by_agent),
     }
 
 
@@ -113,6 +115,17 @@ def _samples(samples: dict[str, Floats]) -> Json:
     names: tuple[str, ...] = ("num_blocks", "num_used_blocks", "num_cached_blocks", "num_evicted_blocks")
     names += ("num_computed_prompt_tokens", "num_generated_tokens")
     return {"at": _ms(samples["at"][keep]), **{name: _whole(samples[name][keep]) for name in names}}
+
+
+def _evictions(evictions: EvictionColumns, agent: dict[str, int]) -> Json | None:
+    """Rows by time; None where the server does not say whose blocks they were."""
+    if not evictions.is_known:
+        return None
+    return {
+        "at": _whole(np.diff(np.rint(evictions.at * 1000), prepend=0)),
+        "agent": [agent[agent_id] for agent_id in evictions.agent_id],
+        "blocks": _whole(evictions.num_blocks),
+    }
 
 
 def _on_path(paths: list[CriticalPath], kind: str) -> set[int]:

@@ -13,6 +13,7 @@ import numpy as np
 from reports import measure
 from reports.columns import Floats
 from reports.compare import Comparison, LabelledRun
+from reports.critical_path import critical_paths
 from reports.figures import figure_named
 from reports.perfetto import perfetto_trace
 from reports.series import Figure
@@ -66,8 +67,9 @@ def tool_table(run: LabelledRun) -> Table:
 
 
 def task_table(run: LabelledRun) -> Table:
-    """One row a task."""
+    """One row a task, with what its time went to along its critical path."""
     tasks = run.columns.tasks
+    shares = [path.shares for path in critical_paths(run.columns.calls, run.columns.tools, tasks)]
     return {
         "task_id": tasks.task_id,
         "succeeded": tasks.succeeded.tolist(),
@@ -77,6 +79,10 @@ def task_table(run: LabelledRun) -> Table:
         "num_calls": _whole(tasks.num_calls),
         "num_tool_calls": _whole(tasks.num_tool_calls),
         "num_subagents": _whole(tasks.num_subagents),
+        **{
+            f"path_{part}": [getattr(share, part) for share in shares]
+            for part in ("queue_s", "prefill_s", "decode_s", "tool_s", "harness_s")
+        },
     }
 
 
@@ -86,11 +92,24 @@ def sample_table(run: LabelledRun) -> Table:
     return {name: _known(column) if name in seconds else _whole(column) for name, column in run.columns.samples.items()}
 
 
+def eviction_table(run: LabelledRun) -> Table:
+    """One row for each agent that lost cached blocks between two samples of the server."""
+    evictions, calls = run.columns.evictions, run.columns.calls
+    task_by_agent = dict(zip(calls.agent_id, calls.task_id, strict=True))
+    return {
+        "at": _known(evictions.at),
+        "task_id": [task_by_agent.get(agent_id) for agent_id in evictions.agent_id],
+        "agent_id": evictions.agent_id,
+        "num_blocks": _whole(evictions.num_blocks),
+    }
+
+
 TABLES: dict[str, Callable[[LabelledRun], Table]] = {
     "calls": call_table,
     "tools": tool_table,
     "tasks": task_table,
     "server": sample_table,
+    "evictions": eviction_table,
 }
 
 

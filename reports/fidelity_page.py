@@ -25,6 +25,7 @@ def as_json(found: Fidelity) -> dict[str, Any]:
         "verdicts": [dataclasses.asdict(one) | {"is_close": one.is_close} for one in found.verdicts],
         "gaps": [dataclasses.asdict(one) for one in found.gaps],
         "floors": [dataclasses.asdict(one) for one in found.floors],
+        "charts": {figure.name: _series(figure) for figure in _figures(found)},
     }
 
 
@@ -70,7 +71,7 @@ def write_fidelity_page(found: Fidelity, path: Path) -> int:
 
 def render_fidelity(found: Fidelity) -> str:
     """The page as text."""
-    shown = [figure for metric in METRICS if (figure := _qq_figure(found, metric)).series]
+    shown = _figures(found)
     sections: list[Section] = [
         ("errors", "Errors", _table(found.gaps)),
         ("plots", "Quantile against quantile", charts_markup(shown, [figure.name for figure in shown])),
@@ -106,6 +107,14 @@ def _table(gaps: tuple[Gap, ...]) -> str:
         '<div class="scroll" tabindex="0" role="region" aria-label="Errors"><table>'
         f"<thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _figures(found: Fidelity) -> list[Figure]:
+    return [figure for metric in METRICS if (figure := _qq_figure(found, metric)).series]
+
+
+def _series(figure: Figure) -> list[dict[str, Any]]:
+    return [{"run": None, "name": one.name, "x": one.x, "y": one.y} for one in figure.series]
 
 
 def _qq_figure(found: Fidelity, metric: str) -> Figure:
@@ -165,5 +174,4 @@ def _chart(figure: Figure) -> dict[str, Any]:
         "yaxis": axis | {"title": {"text": figure.y_title}},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
     }
-    series = [{"run": None, "name": one.name, "x": one.x, "y": one.y} for one in figure.series]
-    return {"data": data, "layout": layout, "series": series}
+    return {"data": data, "layout": layout, "series": _series(figure)}

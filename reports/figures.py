@@ -137,11 +137,14 @@ def _over_time(
         series = []
         for place, run in enumerate(comparison.runs):
             at = run.columns.samples["at"]
-            if at.size < 2:
-                continue
             for part, (part_name, column) in enumerate(values(run).items()):
-                x, y = averaged(at, column)
+                is_known = ~np.isnan(column)
+                if is_known.sum() < 2:
+                    continue
+                x, y = averaged(at[is_known], column[is_known])
                 series.append(Series(name=part_name, run=place, part=part, x=x.tolist(), y=y.tolist()))
+        if not any(value > 0 for one in series for value in map(float, one.y)):
+            series = []  # nothing of the kind happened, or no server told
         return Figure(
             name=name,
             title=title,
@@ -249,20 +252,25 @@ FIGURES: dict[str, Callable[[Comparison], Figure]] = {
         "blocks",
         _samples(("evicted blocks", "num_evicted_blocks")),
     ),
-    "token_rates": _over_time(
-        "token_rates",
-        "Prompt tokens per second",
-        "Prompt tokens that the server computed, and those that it took from the cache.",
+    "prefill_rate": _over_time(
+        "prefill_rate",
+        "Prompt tokens computed per second",
+        "The server's prefill work.",
         "tokens/s",
-        _rates(("computed", "num_computed_prompt_tokens"), ("cached", "num_cached_prompt_tokens")),
+        _rates(("computed", "num_computed_prompt_tokens")),
+    ),
+    "cached_rate": _over_time(
+        "cached_rate",
+        "Prompt tokens from the cache per second",
+        "Prompt tokens that the server did not have to compute.",
+        "tokens/s",
+        _rates(("from the cache", "num_cached_prompt_tokens")),
     ),
     "output_rate": _over_time(
         "output_rate",
         "Output tokens per second",
         "Tokens that the server generated.",
         "tokens/s",
-        _rates(
-            ("generated", "num_generated_tokens"),
-        ),
+        _rates(("generated", "num_generated_tokens")),
     ),
 }

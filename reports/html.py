@@ -17,7 +17,7 @@ from typing import Any
 from reports import stage
 from reports.architecture_page import architectures
 from reports.charts import chart
-from reports.compare import Comparison, LabelledRun
+from reports.compare import Comparison, LabelledRun, skipped_statements
 from reports.events import MAX_CALLS, events
 from reports.figures import figures
 from reports.finding import finding
@@ -76,7 +76,7 @@ def render(comparison: Comparison) -> str:
         (
             "over-time",
             "Over time",
-            charts_markup(shown, ("prefill_queue", "batch", "kv_pool", "evictions", "token_rates", "output_rate")),
+            _over_time(comparison, shown),
         ),
         ("architectures", "Architectures", architectures(comparison)),
         ("runs", "The runs", _provenance(comparison)),
@@ -99,7 +99,7 @@ def render(comparison: Comparison) -> str:
 def assemble(*, title: str, subtitle: str, validity: str, sections: Sequence[Section], data: dict[str, Any]) -> str:
     """A page of sections (key, title, markup; those without markup are left out) over the data its scripts read."""
     shown = [section for section in sections if section[2]]
-    scripts = [_plotly(), *(_part(name) for name in ("page.js", "events.js", "replay.js", "lanes.js"))]
+    scripts = [plotly_script(), *(_part(name) for name in ("page.js", "events.js", "replay.js", "lanes.js"))]
     return _PAGE.format(
         policy=_policy(scripts),
         title=escape(title),
@@ -137,7 +137,8 @@ def _policy(scripts: Sequence[str]) -> str:
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def _plotly() -> str:
+def plotly_script() -> str:
+    """The charting library, whole, as a script that may stand in a page."""
     from plotly.offline import get_plotlyjs  # noqa: PLC0415  # only a page needs its 5 MB
 
     script: str = get_plotlyjs()
@@ -196,6 +197,7 @@ def _validity(comparison: Comparison) -> str:
         lag = "" if lag_s is None else f" (p99 lag at most {format_value(lag_s)} s)"
         which = "all runs" if not invalid and len(valid) > 1 else "; ".join(run.label for run in valid)
         items.append(f'<li class="valid"><b>Valid</b>: {escape(which)}{lag}</li>')
+    items += [f'<li class="left-out">{escape(text)}</li>' for text in skipped_statements(comparison.runs)]
     return "".join(items)
 
 
@@ -217,6 +219,17 @@ def charts_markup(shown: Sequence[Figure], names: Sequence[str]) -> str:
     by_name = {figure.name: figure for figure in shown}
     parts = [_figure(by_name[name]) for name in names if name in by_name]
     return f'<div class="charts">{"".join(parts)}</div>' if parts else ""
+
+
+def _over_time(comparison: Comparison, shown: Sequence[Figure]) -> str:
+    names = ("prefill_queue", "batch", "kv_pool", "evictions", "prefill_rate", "cached_rate", "output_rate")
+    charts = charts_markup(shown, names)
+    if not charts:
+        return ""
+    text = "From samples of the server. Each run has a time axis of its own, and all share the scale of the other axis."
+    if not any(run.numbers.num_evicted_blocks for run in comparison.runs):
+        text += " No evictions are known of any run."
+    return f"<p>{text}</p>{charts}"
 
 
 def _figure(figure: Figure) -> str:

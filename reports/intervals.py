@@ -8,7 +8,7 @@ It does not say how much a server differs from itself when the same run is repea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -89,6 +89,17 @@ def differences_to_first(runs: Sequence[LabelledRun]) -> list[dict[_Key, Differe
     return [{}, *(differences(runs[0], run) for run in runs[1:])]
 
 
+def differences_as_json(runs: Sequence[LabelledRun]) -> list[dict[str, dict[str, float]]]:
+    """The same for other programs: ``ttft_p99`` or ``num_calls`` to its difference and interval."""
+    return [
+        {
+            f"{key}_{PERCENTILES[place]}" if key in ("task_time", *_PER_CALL) else key: asdict(difference)
+            for (key, place), difference in sorted(found.items())
+        }
+        for found in differences_to_first(runs)
+    ]
+
+
 def format_difference(difference: Difference) -> str:
     """``-69 % (-70 to -67)``, ``3.2 times (3.0 to 3.4)`` from double on, and whether it is noise."""
     value, low, high = (100 * part for part in (difference.relative, difference.low, difference.high))
@@ -99,6 +110,14 @@ def format_difference(difference: Difference) -> str:
         return f"{times} times ({least} to {most})" + (", noise" if difference.is_noise else "")
     text = f"{_percent(value)} % ({_percent(low)} to {_percent(high)})"
     return f"{text}, noise" if difference.is_noise else text
+
+
+def format_relative(value: float, baseline: float) -> str:
+    """The same for a number of the whole run, such as its makespan: no task can be drawn, so there is no interval."""
+    relative = value / baseline - 1
+    if relative == 0:
+        return "the same"
+    return f"{1 + relative:.3g} times" if relative >= 1 else f"{_percent(100 * relative)} %"
 
 
 def _percent(value: float) -> str:

@@ -25,6 +25,7 @@ from reports.columns import (
     task_columns,
     tool_columns,
 )
+from reports.evictions import EvictionColumns, eviction_columns
 from reports.numbers import Distribution, Objectives
 from reports.window import Window, call_ended_at, window_of
 from traces.record import CallRecord, Lag, RunHeader, ServerSample, TaskRecord, ToolRecord
@@ -39,6 +40,7 @@ class RunColumns:
     tools: ToolColumns
     tasks: TaskColumns
     samples: dict[str, Floats]
+    evictions: EvictionColumns
 
     @property
     def window(self) -> Window | None:
@@ -55,12 +57,14 @@ def collect(
     samples: Iterable[ServerSample],
 ) -> RunColumns:
     """The columns that everything here is computed from; each iterable is read once."""
+    looks = list(samples)
     return RunColumns(
         header=header,
         calls=call_columns(calls),
         tools=tool_columns(tools),
         tasks=task_columns(tasks),
-        samples=sample_columns(samples),
+        samples=sample_columns(looks),
+        evictions=eviction_columns(looks),
     )
 
 

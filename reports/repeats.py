@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ def noise_statements(runs: Sequence[LabelledRun]) -> list[str]:
     texts = [
         f"Differences are against {runs[0].label}, with 95 % intervals from drawing the tasks anew (paired by task"
         " id): they tell how much a difference depends on which tasks were run. One that may as well be none is"
-        " called noise."
+        " called noise. Numbers of a whole run, such as its makespan, have no interval."
     ]
     repeats: dict[tuple[object, ...], list[LabelledRun]] = {}
     for run in runs:
@@ -37,9 +38,14 @@ def noise_statements(runs: Sequence[LabelledRun]) -> list[str]:
     return texts
 
 
+_INCIDENTAL = ("out", "live", "seed", "save_detailed", "sweep_values", "search_steps", "architectures", "prefix_cache")
+"""Settings in which repeated runs may differ: where they went, chance, and what else was run beside them."""
+
+
 def _kind(run: LabelledRun) -> tuple[object, ...]:
-    """What repeated runs have in common."""
+    """What repeated runs have in common: everything but chance. The points of a sweep differ in their load."""
     h = run.header
+    settings = {name: value for name, value in h.settings.items() if name not in _INCIDENTAL}
     return (
         h.architecture,
         h.workload_digest,
@@ -49,6 +55,7 @@ def _kind(run: LabelledRun) -> tuple[object, ...]:
         h.time_scale,
         h.profile,
         h.prefix_caching,
+        json.dumps(settings, sort_keys=True, default=str),
     )
 
 

@@ -33,6 +33,8 @@ def replay(comparison: Comparison) -> str:
     sides = [_side(comparison, left)] + ([_side(comparison, right)] if right is not None else [])
     speeds = "".join(f'<option value="{speed:g}">{speed:g}x</option>' for speed in SPEEDS)
     legend = "".join(f'<span><i class="cell {kind}"></i>{name}</span>' for kind, name in _LEGEND)
+    if any(len(run.columns.evictions) for run in comparison.runs):
+        legend += '<span><i class="cell struck"></i>cached blocks just evicted</span>'
     return (
         "<p>What the runs' own records say happened, on one simulated clock.</p>"
         '<div class="controls"><button type="button" id="replay-play" aria-pressed="false">Play</button>'
@@ -83,7 +85,8 @@ def _side(comparison: Comparison, chosen: int) -> str:
         f'<div class="side"><label><span class="visually-hidden">Run</span><select>{options}</select></label>'
         ' <span class="over" role="status"></span>'
         f'<dl>{values}</dl><canvas role="img" aria-label="State of the run at this time"></canvas>'
-        "<h3>Whose history was evicted</h3>"
-        '<p class="quiet no-losses">Nobody has had to compute again what the cache once held.</p>'
-        '<ul class="losses quiet"></ul></div>'
+        '<div class="lists quiet"><div><h3>Cached blocks evicted last</h3>'
+        '<p class="evicted-when"></p><ul class="evicted"></ul></div>'
+        "<div><h3>Tokens of a history computed again</h3>"
+        '<p class="losses-when"></p><ul class="losses"></ul></div></div></div>'
     )

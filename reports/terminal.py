@@ -9,7 +9,7 @@ from rich.text import Text
 
 from reports.bands import HEAD, band_rows
 from reports.calibrate import ADVICE, UNITS, Calibration
-from reports.compare import Comparison
+from reports.compare import Comparison, skipped_statements
 from reports.fidelity import Fidelity
 from reports.fidelity_page import gap_rows, verdict_lines
 from reports.finding import finding
@@ -24,6 +24,8 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         console.print(Text(line, style="" if is_valid else "bold red"))
     for line in window_lines(comparison):
         console.print(Text(line))
+    for text in skipped_statements(comparison.runs):
+        console.print(Text(text))
     console.print(comparison_table(comparison))
     _print_bands(comparison, console)
     for paragraph in [*finding(comparison), *noise_statements(comparison.runs)]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 SCHEMA_VERSION = 1
@@ -100,6 +100,12 @@ class ServerSample:
     num_evicted_blocks: int | None
     num_preemptions: int | None
     num_finished_requests: int | None
+    evicted_by_agent: dict[str, int] | None = None
+    """Blocks evicted since the sample before, by the agent whose prompts first held them; servers of ours say so."""
+
+
+SERVER_COUNTS = tuple(one.name for one in fields(ServerSample) if one.name not in ("at", "evicted_by_agent"))
+"""The gauges and counters of a sample, which are plain numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

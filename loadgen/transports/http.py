@@ -165,6 +165,7 @@ class HttpTransport:
         if tools := conversation.tools_json():
             parts += (b',"tools":', tools)
         if self._scripted:
+            parts += (b',"session_id":', orjson.dumps(call.agent_id))
             parts += (b',"replayrig":{"reply":', orjson.dumps(call.reply), b"}")
         elif self._exact:
             # vLLM keeps the tools in the prompt, and a tool parser has nothing to wait for.

@@ -5,7 +5,7 @@ The only file of the load generator that knows the machine.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field
 from weakref import WeakKeyDictionary
 
 from loadgen.call import Call, Completion
@@ -19,7 +19,7 @@ from mockserver.engine.request import Request
 from mockserver.node import build_driver, build_encoder
 from mockserver.prompt import PromptEncoder
 from mockserver.tokens import TOKEN_BYTES, num_tokens
-from traces.record import Lag, ServerSample
+from traces.record import SERVER_COUNTS, Lag, ServerSample
 
 _REMEMBERED_TOKENS = 16_000_000
 """Tokens of prompts remembered at least; a run has all its agents at once, and makes each text but once."""
@@ -33,6 +33,8 @@ class Machine:
     encoder: PromptEncoder
     config: EngineConfig
     clock: Clock
+    agent_by_chain: dict[int, str] = field(default_factory=dict)
+    """Whose prompt was the first to hold a chain of blocks."""
 
     @property
     def max_model_len(self) -> int:
@@ -42,8 +44,13 @@ class Machine:
     def sample(self) -> ServerSample:
         """The engine at this instant."""
         snapshot = self.driver.snapshot()
-        known = (one.name for one in fields(ServerSample) if one.name != "at")
-        return ServerSample(at=self.clock.now(), **{name: getattr(snapshot, name) for name in known})
+        evicted: dict[str, int] = {}
+        for engine in self.driver.engines:
+            for chain_id, num_blocks in engine.take_evictions().items():
+                agent_id = self.agent_by_chain[chain_id]
+                evicted[agent_id] = evicted.get(agent_id, 0) + num_blocks
+        known = {name: getattr(snapshot, name) for name in SERVER_COUNTS}
+        return ServerSample(at=self.clock.now(), **known, evicted_by_agent=evicted)
 
     def lag(self) -> Lag:
         """How late answers were handed over against the model's own time."""
@@ -67,6 +74,7 @@ class InProcessTransport:
     def __init__(self, machine: Machine) -> None:
         self._driver = machine.driver
         self._encoder = machine.encoder
+        self._agent_by_chain = machine.agent_by_chain
         self._clock = machine.clock
         self._max_model_len = machine.max_model_len
         self._generation_prompt = machine.encoder.chat(())
@@ -86,12 +94,15 @@ class InProcessTransport:
         max_tokens = self._max_model_len - num_prompt_tokens
         if max_tokens < num_output_tokens:
             return _refused(sent_at, f"prompt of {num_prompt_tokens} tokens: no room for {num_output_tokens} more")
+        path = self._path(conversation, history, reply)
+        for run in path:
+            self._agent_by_chain.setdefault(run.chain_id, call.agent_id)
         try:
             generation = self._driver.submit(
                 Request(
                     request_id=call.call_id,
                     num_prompt_tokens=num_prompt_tokens,
-                    path=self._path(conversation, history, reply),
+                    path=path,
                     num_output_tokens=num_output_tokens,
                     max_tokens=max_tokens,
                     finish_reason="tool_calls" if call.reply.get("tool_calls") else "stop",

@@ -17,6 +17,7 @@ from mockserver.api.errors import ApiError, engine_busy
 from mockserver.api.faults import Faults, StreamFault, parsed_fault
 from mockserver.api.http import EventStream, HttpRequest, event_stream
 from mockserver.api.metrics import Metrics
+from mockserver.api.owners import BlockOwners
 from mockserver.api.replies import Reply
 from mockserver.api.settings import ServerSettings
 from mockserver.api.status import RecentRequests
@@ -109,6 +110,7 @@ class Machine:
         self.driver.on_step = self.metrics.count_step
         self.faults = Faults(map(parsed_fault, settings.fault), seed=settings.seed, clock=clock)
         self.recent = RecentRequests()
+        self.owners = BlockOwners()
         self.door = asyncio.Event()
         """Open unless the engine sleeps or is paused: requests wait here."""
         self.door.set()
@@ -189,6 +191,8 @@ class Machine:
         except (RequestTooLongError, ValueError) as error:
             raise ApiError(str(error)) from None
         self.live_request_ids.add(request.request_id)
+        if placement.session_id is not None:
+            self.owners.note(request.path, placement.session_id)
         return generation
 
     def leave(self, generation: Generation) -> None:

@@ -75,8 +75,9 @@ def _page() -> bytes:
     return resources.files("mockserver.api").joinpath("page", "status.html").read_bytes()
 
 
-async def status(_request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
-    """``/replayrig/status``: the page's data."""
+async def status(request: web.BaseRequest, machine: Machine) -> web.StreamResponse:
+    """``/replayrig/status``: the page's data; ``?evictions``: and whose blocks were evicted since that was asked."""
+    wants_evictions = "evictions" in request.query
     return json_response(
         orjson.dumps(
             {
@@ -89,6 +90,7 @@ async def status(_request: web.BaseRequest, machine: Machine) -> web.StreamRespo
                 "lag_p99_s": machine.lag.summary().p99_s,
                 "engine": dataclasses.asdict(machine.driver.snapshot()),
                 "recent": [dataclasses.asdict(row) for row in machine.recent.rows],
+                **({"evictions": machine.owners.take_evictions(machine.driver.engines)} if wants_evictions else {}),
             }
         )
     )

@@ -41,6 +41,8 @@ class BlockPool:
         self.num_free = num_blocks
         self.num_evicted = 0
         """Cached blocks that were handed out for other content, since the start."""
+        self.evicted_by_chain: dict[int, int] | None = None
+        """Of which chains they were, since somebody last took note of it; None while nobody does."""
         self._num_blank = num_blocks
         """Free blocks without content; they are the front of the free queue."""
         self._queue = Span(None, 0, 0, 0)
@@ -253,6 +255,8 @@ class BlockPool:
                 unlink(span)
                 chain.spans.pop()
         self.num_evicted += num_taken
+        if self.evicted_by_chain is not None:
+            self.evicted_by_chain[chain.chain_id] = self.evicted_by_chain.get(chain.chain_id, 0) + num_taken
         if not chain.spans and not chain.duplicates:
             del self._chain_by_id[chain.chain_id]
         return num_taken

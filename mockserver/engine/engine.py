@@ -195,6 +195,12 @@ class Engine:
         """Forget all cached blocks; refused (False) while a request holds some, as vLLM does."""
         return self.scheduler.pool.reset()
 
+    def take_evictions(self) -> dict[int, int]:
+        """Blocks evicted since this was last asked, by chain; they are counted from the first time on."""
+        pool = self.scheduler.pool
+        taken, pool.evicted_by_chain = pool.evicted_by_chain or {}, {}
+        return taken
+
     def snapshot(self) -> Snapshot:
         """The machine as it stands."""
         scheduler = self.scheduler

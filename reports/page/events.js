@@ -24,12 +24,17 @@ function unpack(packed) {
   }
   const seconds = (list) => Float64Array.from(list, (ms) => ms === null ? NaN : ms / 1000);
   const tasks = { ...packed.tasks, started_at: seconds(packed.tasks.started_at), ended_at: seconds(packed.tasks.ended_at) };
+  const agentTask = new Int32Array(packed.agents.length).fill(-1);
+  packed.calls.agent.forEach((agent, i) => { agentTask[agent] = packed.calls.task[i]; });
+  const evictions = packed.evictions && { ...packed.evictions, at: new Float64Array(packed.evictions.at.length) };
+  let evicted = 0;
+  if (evictions) packed.evictions.at.forEach((passed, i) => { evicted += passed; evictions.at[i] = evicted / 1000; });
   const samples = { ...packed.samples, at: seconds(packed.samples.at) };
   let end = 0;
   for (const at of tasks.ended_at) end = Math.max(end, at || 0);
   for (const at of calls.last) end = Math.max(end, at || 0);
   return {
-    label: packed.label, agents: packed.agents, max_num_seqs: packed.max_num_seqs, end, tasks, samples,
+    label: packed.label, agents: packed.agents, max_num_seqs: packed.max_num_seqs, end, tasks, samples, evictions, agentTask,
     calls: { ...packed.calls, ...calls }, tools: { ...packed.tools, ...tools },
   };
 }
@@ -59,6 +64,15 @@ function lastBefore(column, at) {
     if (column[middle] <= at) low = middle + 1; else high = middle;
   }
   return low - 1;
+}
+
+/** The evictions between the last look at the server that saw some and the look before it; empty before the first. */
+function lastEvictions(run, at) {
+  if (!run.evictions) return [];
+  const last = lastBefore(run.evictions.at, at), rows = [];
+  for (let i = last; i >= 0 && run.evictions.at[i] === run.evictions.at[last]; i--)
+    rows.push({ at: run.evictions.at[i], agent: run.evictions.agent[i], blocks: run.evictions.blocks[i] });
+  return rows.sort((a, b) => b.blocks - a.blocks || a.agent - b.agent);
 }
 
 const IDLE = 0, WAITING = 1, PREFILL = 2, DECODE = 3, TOOL = 4, DONE = 5;

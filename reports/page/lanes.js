@@ -11,7 +11,7 @@ function segmentsOf(run, task) {
   const { calls, tools } = run, segments = [];
   for (let i = 0; i < calls.due.length; i++) {
     if (calls.task[i] !== task) continue;
-    const words = `call ${calls.index[i]}: ${number(calls.prompt[i])} prompt tokens, ${number(calls.cached[i])} cached, ${number(calls.output[i])} out`;
+    const words = `call #${calls.index[i]}: ${number(calls.prompt[i])} prompt tokens, ${number(calls.cached[i])} cached, ${number(calls.output[i])} out`;
     const edges = [[4, calls.due[i], calls.sent[i]], [0, calls.sent[i], calls.scheduled[i]],
       [1, calls.scheduled[i], calls.first[i]], [2, calls.first[i], calls.last[i]]];
     for (const [kind, start, end] of edges)
@@ -84,7 +84,7 @@ function whySoLong(run, task) {
     + `${numCalls} calls: ` + parts.map(([s, name]) => `${s.toFixed(1)} s ${name}`).join(", ") + ".";
   if (longest >= 0) {
     const wait = calls.scheduled[longest] - calls.sent[longest];
-    words += ` Its longest call was call ${calls.index[longest]} of ${laneName(run, task, calls.agent[longest])}: `
+    words += ` Its longest call was #${calls.index[longest]} of ${laneName(run, task, calls.agent[longest])}: `
       + `${(calls.last[longest] - calls.due[longest]).toFixed(1)} s, ${wait.toFixed(1)} s of them waiting.`;
   }
   return words;

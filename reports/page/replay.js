@@ -1,7 +1,7 @@
 "use strict";
 // The replay: two runs on one simulated clock. Canvas, because it is redrawn every frame; the numbers are text.
 
-const replay = { at: 0, playing: false, speed: 1, sides: [], end: 1, lastFrame: 0, lastText: 0 };
+const replay = { at: 0, playing: false, isPoster: true, speed: 1, sides: [], end: 1, lastFrame: 0, lastText: 0 };
 const PHASE_COLOURS = ["", "#b8508f", "#4f9aa8", "#8f8a2f", "#6b6fc4", ""];
 
 function number(value) {
@@ -26,14 +26,23 @@ function makeSide(element, place) {
   side.topQueue = Math.max(1, ...side.outline.map((point) => point.queue));
   side.topBatch = Math.max(1, ...side.outline.map((point) => point.batch));
   side.numSlots = Math.max(run.max_num_seqs ?? 0, side.topBatch);
-  side.cursor = 0;
+  side.losses = lossesOf(run);
+  element.classList.toggle("loses", side.losses.length > 0 || (run.evictions?.at.length ?? 0) > 0);
   return side;
+}
+
+/** The calls that had to compute again what was evicted before, by when they had: [when, agent, tokens]. */
+function lossesOf({ calls }) {
+  const losses = [];
+  for (let i = 0; i < calls.lost.length; i++)
+    if (calls.lost[i] > 0 && !Number.isNaN(calls.first[i])) losses.push({ at: calls.first[i], agent: calls.agent[i], tokens: calls.lost[i] });
+  return losses.sort((a, b) => a.at - b.at);
 }
 
 /** How fast a counter of the server grew around this instant; where it was not sampled, what the calls say. */
 function rateOf(run, counter, sample, otherwise) {
   const { at } = run.samples, next = Math.min(sample + 1, at.length - 1), before = next - 1;
-  if (sample < 0 || before < 0 || !(at[next] > at[before])) return otherwise;
+  if (sample < 0 || before < 0 || !(at[next] > at[before]) || run.samples[counter][next] === null) return otherwise;
   return replay.at >= run.end ? 0 : (run.samples[counter][next] - run.samples[counter][before]) / (at[next] - at[before]);
 }
 
@@ -71,7 +80,8 @@ function frame(now) {
 }
 
 function setPlaying(playing) {
-  if (playing && replay.at >= replay.end) seek(0);
+  if (playing && (replay.isPoster || replay.at >= replay.end)) seek(0);
+  replay.isPoster = false;
   replay.playing = playing;
   const button = document.getElementById("replay-play");
   button.textContent = playing ? "Pause" : "Play";
@@ -82,7 +92,8 @@ function setPlaying(playing) {
 function drawSide(side) {
   const state = stateAt(side.run, replay.at);
   const sample = lastBefore(side.run.samples.at, replay.at);
-  drawCanvas(side, state, sample);
+  const evictions = lastEvictions(side.run, replay.at);
+  drawCanvas(side, state, sample, evictions);
   const now = performance.now();
   if (replay.playing && replay.at < replay.end && now - (side.textAt ?? 0) < 100) return;  // text ten times a second
   side.textAt = now;
@@ -98,25 +109,51 @@ function drawSide(side) {
   };
   for (const [name, text] of Object.entries(values)) side.element.querySelector(`[data-value="${name}"]`).textContent = text;
   side.element.querySelector(".over").textContent = replay.at >= side.run.end ? `all done at ${side.run.end.toFixed(1)} s` : "";
-  drawLosses(side);
+  drawLosses(side, evictions, sample < 0 ? null : samples.num_evicted_blocks[sample]);
+  side.canvas.setAttribute("aria-label", `Tasks, running batch and KV pool at ${replay.at.toFixed(1)} s: ${poolWords(side.run, sample)}`);
 }
 
-/** Whose cached history was evicted before it was needed again: the last few calls that had to compute it anew. */
-function drawLosses(side) {
-  const { calls, agents } = side.run;
-  const list = side.element.querySelector(".losses");
-  const shown = [];
-  for (let i = lastBefore(calls.due, replay.at); i >= 0 && shown.length < 4 && calls.lost.length; i--)
-    if (calls.lost[i] > 0 && calls.first[i] <= replay.at) shown.push(i);
-  list.replaceChildren(...shown.map((i) => {
+/** The parts of the KV pool at a sample, as shares. */
+function poolShares(run, sample) {
+  const samples = run.samples;
+  if (sample < 0 || samples.num_blocks[sample] === null || samples.num_used_blocks[sample] === null) return null;
+  const whole = Math.max(1, samples.num_blocks[sample]);
+  const cached = samples.num_cached_blocks[sample];
+  return [samples.num_used_blocks[sample] / whole, cached === null ? null : cached / whole];
+}
+
+function poolWords(run, sample) {
+  const shares = poolShares(run, sample);
+  if (shares === null) return "KV pool unknown";
+  const [used, cached] = shares.map((share) => share === null ? null : Math.round(100 * share));
+  if (cached === null) return `KV pool ${used} % in use; how much is cached this server does not say`;
+  return `KV pool ${used} % in use, ${cached} % cached, ${Math.max(0, 100 - used - cached)} % free`;
+}
+
+const NUM_SHOWN = 4;
+
+function fillList(list, lines) {
+  list.replaceChildren(...lines.map((line) => {
     const item = document.createElement("li");
-    item.textContent = `${calls.first[i].toFixed(1)} s: ${agents[calls.agent[i]]} lost ${number(calls.lost[i])} tokens of its history`;
+    item.textContent = item.title = line;
     return item;
   }));
-  side.element.querySelector(".no-losses").hidden = shown.length > 0;
 }
 
-function drawCanvas(side, state, sample) {
+/** Whose blocks were evicted last, and who had to compute again what was lost. */
+function drawLosses(side, evictions, numEvicted) {
+  const { agents } = side.run, find = (name) => side.element.querySelector(name);
+  const lines = evictions.slice(0, NUM_SHOWN).map((one) => `${number(one.blocks)} of ${agents[one.agent]}`);
+  if (evictions.length > NUM_SHOWN) lines[NUM_SHOWN - 1] = `and ${evictions.length - NUM_SHOWN + 1} agents more`;
+  fillList(find(".evicted"), lines);
+  const found = side.losses.filter((one) => one.at <= replay.at).slice(-NUM_SHOWN).reverse();
+  fillList(find(".losses"), found.map((one) => `${number(one.tokens)} by ${agents[one.agent]}, ${one.at.toFixed(1)} s`));
+  find(".evicted-when").textContent = lines.length ? `at ${evictions[0].at.toFixed(1)} s:`
+    : numEvicted > 0 ? "This server does not say whose they were." : numEvicted === 0 ? "None so far." : "This server does not say.";
+  find(".losses-when").textContent = found.length ? "the latest first:" : "None so far.";
+}
+
+function drawCanvas(side, state, sample, evictions) {
   const canvas = side.canvas, ratio = devicePixelRatio || 1;
   const width = canvas.clientWidth, text = colour("--text"), quiet = colour("--quiet"), line = colour("--line");
   const rows = layoutRows(side, width);
@@ -137,20 +174,25 @@ function drawCanvas(side, state, sample) {
     const x = (i % rows.tasks.columns) * rows.tasks.cell, y = rows.tasks.y + Math.floor(i / rows.tasks.columns) * rows.tasks.cell;
     drawCell(pen, x, y, rows.tasks.cell - 1.5, state.taskState[i], quiet, line);
   }
+  // Only what was evicted up to the look that is shown: older losses are history.
+  pen.strokeStyle = colour("--bad");
+  pen.lineWidth = 2;
+  if (sample >= 0 && evictions.length && evictions[0].at === side.run.samples.at[sample])
+    for (const task of new Set(evictions.map((one) => side.run.agentTask[one.agent]))) {
+      if (task < 0) continue;
+      const x = (task % rows.tasks.columns) * rows.tasks.cell, y = rows.tasks.y + Math.floor(task / rows.tasks.columns) * rows.tasks.cell;
+      pen.beginPath(); pen.moveTo(x, y); pen.lineTo(x + rows.tasks.cell - 1.5, y + rows.tasks.cell - 1.5); pen.stroke();
+    }
   label("Running batch, one cell a sequence", rows.batch.y - 5);
   for (let i = 0; i < side.numSlots; i++) {
     const x = (i % rows.batch.columns) * rows.batch.cell, y = rows.batch.y + Math.floor(i / rows.batch.columns) * rows.batch.cell;
     drawCell(pen, x, y, rows.batch.cell - 1.5, state.batch[i] ?? IDLE, quiet, line);
   }
-  label("Prefill queue", rows.queue - 5);
+  label("Prefill queue: prompt tokens to compute", rows.queue - 5);
   drawBar(pen, rows.queue, width, [[state.waitingTokens / replay.topQueue, PHASE_COLOURS[WAITING]]], line);
-  label("KV pool: in use, cached, free", rows.pool - 5);
-  const samples = side.run.samples;
-  if (sample >= 0) {
-    const whole = Math.max(1, samples.num_blocks[sample]);
-    drawBar(pen, rows.pool, width, [[samples.num_used_blocks[sample] / whole, PHASE_COLOURS[WAITING]],
-      [samples.num_cached_blocks[sample] / whole, PHASE_COLOURS[PREFILL]]], line);
-  }
+  label(poolWords(side.run, sample), rows.pool - 5);
+  const shares = poolShares(side.run, sample);
+  if (shares !== null) drawBar(pen, rows.pool, width, [[shares[0], PHASE_COLOURS[WAITING]], [shares[1], PHASE_COLOURS[PREFILL]]], line);
   label("Queue (filled) and batch (line) over the run", rows.strip - 5);
   drawStrip(pen, side, rows.strip, width, text, line);
 }
@@ -226,13 +268,14 @@ function startReplay() {
   [...speeds.options].reduce((best, option) => distance(option) < distance(best) ? option : best).selected = true;
   replay.speed = Number(speeds.value);
   setSides();
+  seek(Math.min(...replay.sides.map((side) => side.run.end)) * 0.3);  // before Play is pressed, a moment that tells something
   new ResizeObserver(() => seek(replay.at)).observe(document.querySelector(".sides"));
 }
 
 function listenToReplay() {
   document.getElementById("replay-speed").addEventListener("change", (event) => { replay.speed = Number(event.target.value); });
   document.getElementById("replay-play").addEventListener("click", () => setPlaying(!replay.playing));
-  document.getElementById("replay-at").addEventListener("input", (event) => { seek(Number(event.target.value)); });
+  document.getElementById("replay-at").addEventListener("input", (event) => { replay.isPoster = false; seek(Number(event.target.value)); });
   for (const select of document.querySelectorAll(".side select")) select.addEventListener("change", setSides);
   document.addEventListener("themechange", () => seek(replay.at));
 }

@@ -68,6 +68,21 @@ def test_an_experiment_is_the_four_cells_on_the_same_tasks(tmp_path: Path) -> No
     assert headers["react-nocache"]["prefix_caching"] is False
 
 
+def test_records_of_a_workload_that_could_not_be_used_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workload = tmp_path / "mine.jsonl"
+    workload.write_text(
+        '{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}\n'
+        '{"messages": []}\n'
+    )
+
+    main(["run", "--workload", str(workload), "--clock", "virtual", "--out", str(tmp_path / "run")])
+
+    told = "mine.jsonl: 1 records could not be used and are left out: traces import says why"
+    assert told in capsys.readouterr().out
+
+
 def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     running = subprocess.Popen(

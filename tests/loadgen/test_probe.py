@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from loadgen.__main__ import main as command_line
 from loadgen.probe import main, probe_server, read_probes
+from reports.probes import probes
 from traces.jsonl import read_run
 
 LINES = [
@@ -86,6 +88,20 @@ async def test_a_group_goes_out_together_and_every_token_is_written_down(tmp_pat
     assert abs(calls[1].sent_at - calls[2].sent_at) < 0.01
     assert all(body["ignore_eos"] and body["min_tokens"] == body["max_tokens"] for body in server.asked)
     assert len(server.asked) == 4  # one to learn how many tokens a word is
+
+
+@pytest.mark.wall_clock
+async def test_without_a_file_the_command_sends_the_whole_list(tmp_path: Path) -> None:
+    server = SmallServer()
+    runner, url = await server.start()
+    sizes = {"max_model_len": 256, "max_num_seqs": 2, "repeats": 1}
+    flags = [text for name, value in sizes.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+
+    status = await asyncio.to_thread(command_line, ["probe", "--base-url", url, *flags, "--out", str(tmp_path / "run")])
+    await runner.cleanup()
+
+    assert status == 0
+    assert len(read_run(tmp_path / "run").calls) == len(probes(**sizes))
 
 
 @pytest.mark.parametrize("text", ["", "{}\n", "not json\n"])

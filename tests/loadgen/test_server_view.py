@@ -13,6 +13,7 @@ from loadgen.server_view import ServerView, TargetError, new_session
 from loadgen.transports.http import Target
 from mockserver.clock import WallClock
 from tests.loadgen.sse_server import DONE, STOP, TOKEN, USAGE, scripted_server, serving
+from traces.record import SERVER_COUNTS
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MODELS = {"object": "list", "data": [{"id": "tiny", "max_model_len": 4096}, {"id": "other"}]}
@@ -61,6 +62,21 @@ async def test_a_server_of_ours_shows_its_clock_and_scale() -> None:
         assert (view.is_mock, view.time_scale) == (True, 20.0)
         assert offset_s is not None
         assert 480.0 < offset_s <= 500.0
+
+
+async def test_a_server_of_ours_is_asked_whose_blocks_it_evicted() -> None:
+    counts = dict.fromkeys(SERVER_COUNTS, 3)
+    routes = {
+        ("GET", "/v1/models"): says(MODELS),
+        ("GET", "/metrics"): says("replayrig:simulated_seconds 500.0\n"),
+        ("GET", "/replayrig/status"): says({"simulated_s": 500.0, "engine": counts, "evictions": {"t/react": 2}}),
+    }
+    async with viewing(routes) as view:
+        await view.find_out()
+        sample = await view.sample(WallClock())
+
+    assert sample is not None
+    assert (sample.num_evicted_blocks, sample.evicted_by_agent) == (3, {"t/react": 2})
 
 
 async def test_a_server_without_metrics_is_asked_for_them_once() -> None:

@@ -54,6 +54,12 @@ def write_react_run(directory: Path, *, call_s: float, num_cached_tokens: int = 
             occupancy_s=last * k / 2,
             num_used_blocks=10 * (k % 4),
             num_generated_tokens=round(10 * last * k / 4),
+            num_waiting_tokens=100 * (k == 1),
+            num_running=k % 2,
+            num_computed_prompt_tokens=100 * k,
+            num_cached_prompt_tokens=20 * k,
+            num_evicted_blocks=3 * k,
+            evicted_by_agent={"a/react": 3} if k else {},
         )
         for k in range(5)
     ]

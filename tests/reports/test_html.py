@@ -11,7 +11,9 @@ from reports.charts import styles
 from reports.compare import compare
 from reports.html import embedded_json, render
 from reports.load import load_run
-from tests.reports.records import make_call, make_run, make_task, make_tool
+from reports.meanings import MEANINGS
+from reports.table import METRICS
+from tests.reports.records import make_call, make_run, make_sample, make_task, make_tool
 from tests.reports.run_files import write_react_run
 
 HOSTILE = "</script><script>alert(1)</script><!--\u2028"
@@ -47,6 +49,36 @@ def test_every_chart_on_the_page_has_its_data(tmp_path: Path) -> None:
 
     assert sorted(re.findall(r'data-chart="(\w+)"', page)) == sorted(embedded(page)["charts"])
     assert embedded(page)["charts"]["makespan"]["data"][0]["x"] == [6.0]
+
+
+def test_what_a_server_does_not_tell_is_left_out_and_the_rest_is_drawn() -> None:
+    """As a real vLLM's metrics: no evictions, no prefill queue, and one sample that lacks the cache's state."""
+    samples = [
+        make_sample(
+            float(k),
+            num_running=k,
+            num_waiting_tokens=None,
+            num_evicted_blocks=None,
+            num_used_blocks=None if k == 1 else k,
+        )
+        for k in range(4)
+    ]
+
+    charts = embedded(render(compare([make_run(samples=samples)])))["charts"]
+
+    assert "batch" in charts
+    assert "prefill_queue" not in charts
+    assert charts["kv_pool"]["series"][0]["x"] == [0.0, 2.0, 3.0]
+
+
+def test_records_that_could_not_be_used_are_told_on_top() -> None:
+    page = render(compare([make_run(notes={"workload": "a.jsonl: 3 <records> could not be used"})]))
+
+    assert page.index("3 &lt;records&gt; could not be used") < page.index('id="finding"')
+
+
+def test_every_number_of_the_table_is_explained() -> None:
+    assert set(MEANINGS) == {metric.key for metric in METRICS}
 
 
 def test_the_page_is_under_10_mb(tmp_path: Path) -> None:

@@ -99,6 +99,18 @@ def test_repeated_runs_say_how_far_they_lie_apart() -> None:
     assert "95 % interval (Student's t): makespan 12.3 +- 3.8 s" in texts[2]
 
 
+def test_the_points_of_a_sweep_are_no_repeated_runs() -> None:
+    runs = [run_of({"a": 10.0}, settings={"max_concurrency": load, "out": f"runs/{load}"}) for load in (1, 2)]
+
+    assert len(noise_statements(compare(runs).runs)) == 1
+
+
+def test_runs_that_differ_in_their_seed_and_folder_only_are_repeated_ones() -> None:
+    runs = [run_of({"a": 10.0}, seed=seed, settings={"seed": seed, "out": f"runs/{seed}"}) for seed in (0, 1)]
+
+    assert "2 repeated runs of react" in noise_statements(compare(runs).runs)[1]
+
+
 def test_wall_clock_runs_that_were_not_repeated_say_so() -> None:
     runs = [run_of({"a": 10.0}, clock="wall"), run_of({"a": 10.0}, clock="wall", prefix_caching=False)]
 

@@ -115,6 +115,28 @@ def test_page_opens_within_3_seconds(browser: Browser, page_file: Path) -> None:
     assert min(took_ms) < 3000
 
 
+def test_before_play_a_telling_moment_is_shown_and_play_starts_at_the_beginning(
+    browser: Browser, page_file: Path
+) -> None:
+    page = OpenPage(browser, page_file).page
+    assert page.evaluate("replay.at") == pytest.approx(0.3 * 4.0)
+
+    page.select_option("#replay-speed", "0.1")
+    page.click("#replay-play")
+
+    assert page.evaluate("replay.at") < 1.0
+
+
+def test_the_replay_says_whose_blocks_were_evicted_and_who_had_to_compute_again(page: Page) -> None:
+    page.evaluate("seek(4)")
+    off, on = page.locator(".side").all()
+
+    assert off.locator(".evicted-when").inner_text() == "at 3.0 s:"
+    assert off.locator(".evicted").inner_text() == "3 of a/react"
+    assert off.locator(".losses-when").inner_text() == "None so far."
+    assert on.locator('[data-value="evicted"]').inner_text() == "12"
+
+
 def test_play_moves_the_clock_and_pause_stops_it(page: Page) -> None:
     page.select_option("#replay-speed", "1")
 

@@ -123,6 +123,7 @@ async def test_the_body_holds_the_history_the_tools_and_the_recorded_reply() -> 
         "top_k": 1,
         "tools": [{"type": "function"}],
         "messages": [{"role": "user", "content": "hëllo"}],
+        "session_id": "t/react",
         "replayrig": {"reply": REPLY},
     }
     assert second["messages"] == [{"role": "user", "content": "hëllo"}, REPLY]

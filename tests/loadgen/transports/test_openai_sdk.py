@@ -36,6 +36,7 @@ async def test_the_sdk_sees_the_same_answer() -> None:
     assert len(answer.chunk_at) == 2
     assert answer.finish_reason == "stop"
     assert server.bodies[0]["replayrig"] == {"reply": REPLY}
+    assert server.bodies[0]["session_id"] == "t/react"
     assert server.bodies[0]["tools"][0]["function"]["name"] == "f"
 
 

@@ -18,6 +18,7 @@ class Twin:
 
     def __init__(self, num_blocks: int) -> None:
         self.pool = BlockPool(num_blocks=num_blocks, enable_prefix_caching=True)
+        self.pool.evicted_by_chain = {}
         self.plain = PlainPool(num_blocks)
         self.chains = ChainTable(block_size=BLOCK_SIZE)
         self.held: list[tuple[BlockTable, list[PlainBlock], list[int]]] = []
@@ -69,6 +70,8 @@ class Twin:
         assert self.pool.num_free == len(self.plain.queue)
         assert self.pool.num_free_cached == self.plain.num_free_cached
         assert self.pool.num_evicted == self.plain.num_evicted
+        assert self.pool.evicted_by_chain is not None
+        assert sum(self.pool.evicted_by_chain.values()) == self.pool.num_evicted
 
 
 # A small alphabet and short sequences, so that prefixes are shared, diverge and recur all the time.
@@ -125,6 +128,19 @@ def test_a_chain_loses_its_tail_first_and_the_earliest_freed_chain_goes_first() 
 
     assert pool.num_hit_blocks(chains.path(pack(first)), 9) == 1
     assert pool.num_hit_blocks(chains.path(pack(second)), 9) == 2
+
+
+def test_evictions_are_counted_by_chain_where_somebody_takes_note() -> None:
+    pool, chains = make_pool(5)
+    first, second = [1, 1, 2, 2, 3, 3], [7, 7, 8, 8]
+    pool.evicted_by_chain = {}
+    for tokens in (first, second):
+        pool.free(hold(pool, chains, tokens))
+
+    pool.take(BlockTable(()), 4)
+
+    (first_run,), (second_run,) = chains.path(pack(first)), chains.path(pack(second))
+    assert pool.evicted_by_chain == {first_run.chain_id: 3, second_run.chain_id: 1}
 
 
 def test_a_hit_moves_a_chain_behind_those_freed_before() -> None:

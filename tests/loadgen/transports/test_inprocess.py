@@ -1,0 +1,53 @@
+"""Calls to an engine in this process, and what it says of itself."""
+
+from __future__ import annotations
+
+from loadgen.agents.react import react
+from loadgen.config import Settings
+from loadgen.doors import in_process
+from loadgen.recorder import Recorder
+from loadgen.run import replay
+from loadgen.tools import ToolTimes
+from loadgen.transports.inprocess import build_machine
+from mockserver.clock import VirtualClock, run_virtual
+from tests.loadgen.fakes import make_task
+from traces.record import ServerSample
+from traces.trajectory import Turn
+
+
+def samples_of_a_pool_for_one_history(num_blocks: int) -> list[ServerSample]:
+    """Two tasks that do not fit into the pool together, one after the other, then looked at."""
+    tasks = [make_task(name, *(Turn(content=f"{name} {k} " * 100) for k in range(3))) for name in ("a", "b")]
+    recorder = Recorder()
+
+    async def main(clock: VirtualClock) -> None:
+        machine = build_machine(Settings(num_gpu_blocks_override=num_blocks + 1, max_model_len=1280), clock)
+        async with in_process(machine) as door:
+            await replay(
+                tasks,
+                [0.0, 0.0],
+                architecture=react,
+                clock=clock,
+                transport=door.transport,
+                look=door.look,
+                recorder=recorder,
+                tool_times=ToolTimes(),
+                max_concurrency=1,
+                sample_period_s=0.01,
+            )
+
+    run_virtual(main)
+    assert [task.error for task in recorder.tasks] == [None, None]
+    return recorder.samples
+
+
+def test_samples_say_whose_blocks_were_evicted_since_the_one_before() -> None:
+    samples = samples_of_a_pool_for_one_history(80)
+
+    evicted = [sample.evicted_by_agent or {} for sample in samples]
+    assert sum(sum(one.values()) for one in evicted) == samples[-1].num_evicted_blocks
+    assert {agent_id for one in evicted for agent_id in one} == {"a/react"}
+
+
+def test_where_nothing_is_evicted_samples_say_nobody() -> None:
+    assert {len(sample.evicted_by_agent or {}) for sample in samples_of_a_pool_for_one_history(10_000)} == {0}
