@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -28,6 +28,9 @@ from loadgen.workers import perform_with_workers
 from mockserver.settings import OneLineParser, SettingsError, dashed
 from traces.jsonl import TraceError
 from traces.workload import Workload, load_workload
+
+if TYPE_CHECKING:
+    from reports.numbers import Numbers
 
 CALCULATORS = {one.NAME: one for one in (kv, sandbox_needs)}
 """Commands that print arithmetic and run nothing."""
@@ -261,11 +264,12 @@ def _perform(
     from reports import measure, summary  # noqa: PLC0415  (numpy is not needed to refuse a flag)
 
     objectives = summary.parse_objectives(settings.goodput)
-    columns: list[measure.RunColumns] = []
+    measured: list[tuple[measure.RunColumns, Numbers]] = []
 
     def summarize(**records: Any) -> dict[str, Any]:
-        columns.append(measure.collect(**records))
-        return summary.summary_of(summary.numbers_of(columns[-1], objectives))
+        columns = measure.collect(**records)
+        measured.append((columns, summary.numbers_of(columns, objectives)))
+        return summary.summary_of(measured[-1][1])
 
     if settings.has_workers:
         return perform_with_workers(
@@ -294,7 +298,8 @@ def _perform(
         notes=notes,
         unfinished=resume.take_up(directory, retry_failed=again.retry_failed) if again else None,
     )
-    return replace(outcome, columns=replace(columns[-1], header=outcome.header))
+    columns, numbers = measured[-1]
+    return replace(outcome, columns=replace(columns, header=outcome.header), numbers=numbers)
 
 
 def _compare_with_twin(outcome: Outcome, twin: Outcome) -> None:
@@ -316,7 +321,7 @@ def _tell(outcomes: Sequence[Outcome]) -> int:
     # What is piped into a file is not cut at 80 columns.
     console = Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160)
     runs = [load_run(one.directory) if one.columns is None else one.columns for one in outcomes]
-    print_comparison(compare(runs), console)
+    print_comparison(compare(runs, numbers=[one.numbers for one in outcomes]), console)
     for outcome in outcomes:
         print(f"results: {outcome.directory}")
     if any(outcome.interrupted for outcome in outcomes):

@@ -65,6 +65,8 @@ class Outcome:
     interrupted: bool
     columns: Any = None
     """Its records as the command line wants them for the table, where it has kept them; None: they are on disk."""
+    numbers: Any = None
+    """What the command line measured in them."""
 
     @classmethod
     def of(cls, directory: Path) -> Outcome:
@@ -206,7 +208,9 @@ class Performance:
         settings = self.settings
         header = self.header = self._first_header(clock, target, server)
         before = self.unfinished
-        writer = RunWriter(self.directory, header, goes_on=before.lock if before else None)
+        writer = RunWriter(
+            self.directory, header, goes_on=before.lock if before else None, together=settings.is_virtual
+        )
         recorder = self.recorder = Recorder(writer=writer, keep_chunks=settings.save_detailed, lag_limit=self.lag_limit)
         if before is not None:
             recorder.take_over(before.run)

@@ -77,7 +77,7 @@ class Recorder:
 
     def tool(self, record: ToolRecord) -> None:
         """A tool has ended."""
-        if self._num_known_tools[record.call_id]:
+        if self._num_known_tools and self._num_known_tools[record.call_id]:
             self._num_known_tools[record.call_id] -= 1
             return
         self.tools.append(record)

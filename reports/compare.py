@@ -45,16 +45,22 @@ class Comparison:
         return all(run.is_valid for run in self.runs)
 
 
-def compare(runs: Sequence[RunColumns], objectives: Objectives | None = None) -> Comparison:
-    """Measure the runs and line them up."""
-    numbers = [numbers_of(run, objectives) for run in runs]
+def compare(
+    runs: Sequence[RunColumns],
+    objectives: Objectives | None = None,
+    *,
+    numbers: Sequence[Numbers | None] | None = None,
+) -> Comparison:
+    """Measure the runs and line them up; ``numbers`` are those that were measured before, run by run."""
+    known = numbers or [None] * len(runs)
+    measured = [one or numbers_of(run, objectives) for run, one in zip(runs, known, strict=True)]
     labels = tell_apart([run.header for run in runs])
     return Comparison(
         runs=tuple(
             LabelledRun(label=label, columns=run, numbers=number)
-            for label, run, number in zip(labels, runs, numbers, strict=True)
+            for label, run, number in zip(labels, runs, measured, strict=True)
         ),
-        metrics=tuple(shown_metrics(numbers)),
+        metrics=tuple(shown_metrics(measured)),
     )
 
 

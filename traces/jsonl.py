@@ -114,14 +114,21 @@ class RunWriter:
     It holds ``run.json`` (the header), ``calls.jsonl``, ``tools.jsonl``, ``tasks.jsonl``, ``server.jsonl`` and
     ``summary.json`` (when the run has ended). A directory that holds an older run is started afresh, except by whoever
     has locked it to go on after its last whole records.
+
+    ``together``: records are written with the next sample and not at once, for runs that take seconds and can be done
+    again; a kill then takes those since the last sample.
     """
 
-    def __init__(self, directory: Path, header: RunHeader, *, goes_on: RunLock | None = None) -> None:
+    def __init__(
+        self, directory: Path, header: RunHeader, *, goes_on: RunLock | None = None, together: bool = False
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = goes_on or RunLock(directory)
         self._directory = directory
         self._hashes = {name: hashlib.sha256() for name in _RECORD_FILES}
         (directory / "summary.json").unlink(missing_ok=True)
+        self._together = together
+        self._pending: dict[str, list[bytes]] = {name: [] for name in _RECORD_FILES}
         # Unbuffered: each record is one write() that the kernel keeps even when this process is killed.
         self._files: dict[str, IO[bytes]] = {}
         for name in _RECORD_FILES:
@@ -154,6 +161,7 @@ class RunWriter:
     def sample(self, record: ServerSample) -> None:
         """The server was looked at."""
         self._append("server", record)
+        self._write_pending()
 
     def digest(self) -> str:
         """sha256 over every record written so far, in the order it was written."""
@@ -168,22 +176,35 @@ class RunWriter:
     def close(self) -> None:
         """Close the files; what was recorded stays."""
         if not all(file.closed for file in self._files.values()):
+            self._write_pending()
+        if not all(file.closed for file in self._files.values()):
             self._lock.close()
         for file in self._files.values():
             file.close()
 
     def _append(self, name: str, record: object) -> None:
         line = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+        self._hashes[name].update(line)
+        if self._together:
+            self._pending[name].append(line)
+        else:
+            self._write(name, line)
+
+    def _write_pending(self) -> None:
+        for name, lines in self._pending.items():
+            if lines:
+                whole, self._pending[name] = b"".join(lines), []
+                self._write(name, whole)
+
+    def _write(self, name: str, lines: bytes) -> None:
         file = self._files[name]
-        begins_at = file.tell()
-        rest = line
+        rest = lines
         try:
             while rest:  # a disk that is nearly full takes a part
                 rest = rest[file.write(rest) :]
         except OSError as error:
-            file.truncate(begins_at)
+            file.truncate(file.tell() - (len(lines) - len(rest)))
             raise OSError(error.errno, error.strerror, str(self._directory / f"{name}.jsonl")) from None
-        self._hashes[name].update(line)
 
 
 def read_run(directory: Path) -> Run:

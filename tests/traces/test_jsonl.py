@@ -209,6 +209,27 @@ def test_what_was_recorded_is_on_disk_before_the_run_ends(tmp_path: Path) -> Non
     writer.close()
 
 
+def test_records_that_are_written_together_are_there_after_each_sample_and_in_the_end(tmp_path: Path) -> None:
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    sizes: list[int] = []
+    with RunWriter(alone, a_header()) as one, RunWriter(together, a_header(), together=True) as other:
+        for number in range(3):
+            for writer in (one, other):
+                writer.call(a_call(number))
+            sizes.append((together / "calls.jsonl").stat().st_size)
+            if number == 1:
+                for writer in (one, other):
+                    writer.sample(SAMPLE)
+                sizes.append((together / "calls.jsonl").stat().st_size)
+        digests = one.digest(), other.digest()
+
+    line = (alone / "calls.jsonl").stat().st_size // 3
+    assert sizes == [0, 0, 2 * line, 2 * line]
+    for name in ("calls.jsonl", "server.jsonl"):
+        assert (together / name).read_bytes() == (alone / name).read_bytes()
+    assert digests[0] == digests[1]
+
+
 def test_a_record_cut_by_a_kill_is_left_out(tmp_path: Path) -> None:
     RunWriter(tmp_path, a_header()).close()
     with RunWriter(tmp_path, a_header()) as writer:
