@@ -44,6 +44,7 @@ MEANINGS = {
     "prefill_share": "The part of the critical path in which a prompt is computed.",
     "decode_share": "The part of the critical path in which an answer is written.",
     "harness_share": "The part of the critical path that is neither server nor tool: the agent's own delays.",
+    "num_prompts_off": "Calls whose prompt the server counts as longer or shorter than it was made to be.",
     "lag": "How late answers were handed over against the model's own time: the mock's own error.",
     "send_lag": "How late the load generator sent calls that could have been sent.",
     "num_failed": "Calls that ended in an error; their times are in no number.",

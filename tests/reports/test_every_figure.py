@@ -37,6 +37,7 @@ JSON_KEYS = {
     "num_evicted_blocks": "evicted_blocks",
     "num_preemptions": "preemptions",
     "num_failed": "failed",
+    "num_prompts_off": "prompts_off",
     "lag": "p99_lag_s",
     "send_lag": "p99_send_lag_s",
     "e2e": "e2el_ms",
