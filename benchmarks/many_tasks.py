@@ -1,6 +1,6 @@
 """Many tasks at once over HTTP, at real time: what memory and CPU both sides take, and how late they say they were.
 
-    python -m benchmarks.many_tasks [--tasks 1000] [--turns 5] [--tool-latency 10] [--time-scale 1]
+    python -m benchmarks.many_tasks [--tasks 1000] [--turns 3] [--tool-latency 10] [--time-scale 1]
 
 All tasks start at once, each the first turns of one of fifty tasks of the embedded workload: with a thousand different
 ones the simulated node would be at their first prompts for minutes. The shorter the tools take, the more calls a
@@ -63,15 +63,18 @@ def measure(num_tasks: int, num_turns: int, tool_latency_s: float, time_scale: f
     samples: list[tuple[float, float, float]] = []
     server_cpu_s = 0.0
     started_at: float | None = None
-    while client.poll() is None:
-        time.sleep(0.5)
-        if started_at is None and (run / "run.json").exists():
-            started_at = time.monotonic()
-        if started_at is not None:
-            samples.append((time.monotonic() - started_at, _megabytes(client.pid), _megabytes(server.pid)))
-            server_cpu_s = _cpu_s(server.pid)
-    server.terminate()
-    server.wait()
+    try:
+        while client.poll() is None:
+            time.sleep(0.5)
+            if started_at is None and (run / "run.json").exists():
+                started_at = time.monotonic()
+            if started_at is not None:
+                samples.append((time.monotonic() - started_at, _megabytes(client.pid), _megabytes(server.pid)))
+                server_cpu_s = _cpu_s(server.pid)
+    finally:
+        client.wait()  # it hears Ctrl-C too, and writes down what it has
+        server.terminate()
+        server.wait()
     _print(run, samples, server_cpu_s)
 
 
@@ -97,7 +100,7 @@ def main() -> None:
     """Parse what is asked for and measure it."""
     parser = argparse.ArgumentParser(description="Memory, CPU and lateness with many tasks at once over HTTP.")
     parser.add_argument("--tasks", type=int, default=1000)
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--tool-latency", type=float, default=10.0, metavar="SECONDS")
     parser.add_argument("--time-scale", type=float, default=1.0)
     options = parser.parse_args()

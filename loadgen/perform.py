@@ -156,7 +156,7 @@ class Performance:
                 )
                 self.notes["server"] = "; ".join(prompts.notes)
             if settings.num_warmups and self.shard.is_first and self.past.is_empty:
-                await send_warm_ups(prompts.target, clock, settings.num_warmups)
+                await send_warm_ups(prompts.target, clock, settings.num_warmups, prompts.prompt_ids)
             if settings.reset_prefix_cache and self.shard.is_first and self.past.is_empty:
                 await server.reset_prefix_cache()
             warm_up = histories(tasks) if server.is_mock else ()

@@ -6,6 +6,7 @@ import asyncio
 
 from loadgen.call import Call
 from loadgen.context import Conversation, user_message
+from loadgen.prompt_ids import PromptIds
 from loadgen.server_view import TargetError
 from loadgen.transports.http import HttpTransport, Target
 from mockserver.clock import Clock
@@ -16,8 +17,11 @@ _NUM_TOKENS = 16
 _NUM_AT_ONCE = 16
 
 
-async def send_warm_ups(target: Target, clock: Clock, num_calls: int) -> None:
-    """Send ``num_calls`` short calls that have nothing in common with the run's. Raises TargetError where one fails."""
+async def send_warm_ups(target: Target, clock: Clock, num_calls: int, prompt_ids: PromptIds | None = None) -> None:
+    """Send ``num_calls`` short calls that have nothing in common with the run's. Raises TargetError where one fails.
+
+    ``prompt_ids`` makes them plain completions of ids.
+    """
     slots = asyncio.Semaphore(_NUM_AT_ONCE)
 
     async def send(number: int) -> None:
@@ -35,6 +39,6 @@ async def send_warm_ups(target: Target, clock: Clock, num_calls: int) -> None:
         if answer.error is not None:
             raise TargetError(f"{target.base_url}: a warm-up call failed: {answer.error}")
 
-    async with HttpTransport(target, clock) as transport, asyncio.TaskGroup() as group:
+    async with HttpTransport(target, clock, prompt_ids) as transport, asyncio.TaskGroup() as group:
         for number in range(num_calls):
             group.create_task(send(number))

@@ -148,3 +148,22 @@ def test_a_duration_leaves_tasks_out_and_the_run_is_valid(tmp_path: Path) -> Non
     assert code == 0
     assert header_of(tmp_path)["num_tasks"] == 1
     assert len(read_run(tmp_path).tasks) == 1
+
+
+def test_a_part_of_a_run_can_be_measured_and_the_run_says_which(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load = ("--num-tasks", "12", "--no-live", "--max-concurrency", "4")
+    assert main(["run", *load, "--out", str(tmp_path / "whole")]) == 0
+    assert "measured from" not in capsys.readouterr().out
+
+    assert main(["run", *load, "--warmup", "5", "--steady-window", "--out", str(tmp_path / "part")]) == 0
+
+    whole, part = read_run(tmp_path / "whole"), read_run(tmp_path / "part")
+    assert part.calls == whole.calls, "what is left out of the numbers is recorded all the same"
+    assert whole.summary["measured_from_s"] is None
+    assert part.summary["measured_from_s"] == 5.0
+    assert 5.0 < part.summary["measured_until_s"] < max(task.ended_at for task in part.tasks)
+    assert 0 < part.summary["measured_calls"] < len(part.calls)
+    assert part.summary["duration"] < whole.summary["duration"]
+    assert f"in which {part.summary['measured_calls']} of {len(part.calls)} calls were due" in capsys.readouterr().out

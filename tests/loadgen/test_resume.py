@@ -247,6 +247,12 @@ def test_what_cannot_be_resumed_is_one_line_and_exit_2(tmp_path: Path, capsys: p
     lock = RunLock(run)
     assert "another process writes to this run" in said(str(run), "--no-live")
     lock.close()
+    header = orjson.loads((run / "run.json").read_bytes())
+    header["settings"]["history"] = "live"
+    (run / "run.json").write_bytes(orjson.dumps(header))
+    assert "histories of what a server said are not in a run's records" in said(str(run))
+    header["settings"]["history"] = "recorded"
+    (run / "run.json").write_bytes(orjson.dumps(header))
     write_workload(tmp_path / "w.jsonl", num_tasks=2, num_turns=3)
     assert "the workload w.jsonl is not the one that it had" in said(str(run))
     os.unlink(workload)

@@ -130,6 +130,7 @@ def test_a_ramp_and_a_poisson_process_are_open_loops() -> None:
         (("--client", "openai"), "client openai needs a server"),
         (("--warmup", "-1"), "warmup must be at least 0"),
         (("--ray", "auto"), "workers share a server"),
+        (("--call-schedule", "x", "--history", "live"), "wait for no answer, which a live history"),
     ],
 )
 def test_loads_and_targets_that_make_no_sense_are_one_line(argv: tuple[str, ...], text: str) -> None:
