@@ -2,29 +2,34 @@
 
     python -m benchmarks.recordings FOLDER [--architectures recorded react orchestrator] [--timeout 600]
 
-Each run is a ``loadgen run`` in a process of its own. A line a file: its format, tasks and calls, then each
-architecture's makespan in simulated seconds, and what it cost. ``!`` marks a run that failed; what it said follows.
-Files in no known format are passed over.
+Each run is a ``loadgen run`` in a process of its own (a fork: nothing is imported again). A line a file: its format,
+tasks and calls, then each architecture's makespan in simulated seconds, and what it cost. ``!`` marks a run that
+failed; what it said follows. Files in no known format are passed over.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
-import subprocess
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from loadgen.__main__ import main as loadgen
+from mockserver import tokens
 from traces.importers import recognise
 from traces.importers.sources import find_sources
 
 ARCHITECTURES = ("recorded", "react", "orchestrator")
+_CRASHED = 70
 MAX_MODEL_LEN = 1_000_000
 """Recorded prompts may be longer than the profile's model takes."""
 
@@ -63,12 +68,10 @@ def recordings(folder: Path) -> Iterator[tuple[Path, str]]:
 def replayed(path: Path, architecture: str, *, timeout_s: float) -> Replay:
     """``path`` whole, in virtual time."""
     with tempfile.TemporaryDirectory(prefix="replayrig-") as scratch:
-        command = [sys.executable, "-m", "loadgen", "run", "--workload", str(path), "--architecture", architecture]
-        command += ["--clock", "virtual", "--no-live", "--max-model-len", str(MAX_MODEL_LEN), "--out", scratch]
+        options = ["--workload", str(path), "--architecture", architecture, "--clock", "virtual", "--no-live"]
+        options += ["--max-model-len", str(MAX_MODEL_LEN), "--out", scratch]
         output = Path(scratch, "output")
-        with output.open("wb") as file:
-            child = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
-        exit_code, usage = _ended(child, timeout_s)
+        exit_code, usage = _run(["run", *options], output, timeout_s)
         lines = output.read_text(encoding="utf-8", errors="replace").splitlines()
         found = Path(scratch, "summary.json")
         return Replay(
@@ -80,17 +83,29 @@ def replayed(path: Path, architecture: str, *, timeout_s: float) -> Replay:
         )
 
 
-def _ended(child: subprocess.Popen[bytes], timeout_s: float) -> tuple[int, Any]:
-    """The exit code of ``child`` and what it used; one that takes too long is killed."""
+def _run(argv: list[str], output: Path, timeout_s: float) -> tuple[int, Any]:
+    """The exit code of ``loadgen`` with these arguments and what it used; a run that takes too long is killed."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        with output.open("wb") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        exit_code = _CRASHED
+        try:
+            exit_code = loadgen(argv)
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(exit_code)
     gives_up_at = time.monotonic() + timeout_s
     while True:
-        process_id, status, usage = os.wait4(child.pid, os.WNOHANG)
+        process_id, status, usage = os.wait4(child, os.WNOHANG)
         if process_id:
-            child.returncode = os.waitstatus_to_exitcode(status)
-            return child.returncode, usage
+            return os.waitstatus_to_exitcode(status), usage
         if time.monotonic() > gives_up_at:
-            child.kill()
-        time.sleep(0.02)
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.01)
 
 
 def row(path: Path, name: str, replays: dict[str, Replay]) -> str:
@@ -115,6 +130,9 @@ def main() -> int:
     columns = ["file", "format", "tasks", "calls", *given.architectures, "CPU, memory"]
     print("| " + " | ".join(columns) + " |\n|" + " --- |" * len(columns), flush=True)
     complaints = []
+    tokens.encoding()
+    for module in ("compare", "load", "measure", "summary", "terminal"):  # what a run imports late, once for all
+        importlib.import_module(f"reports.{module}")
     for path, name in recordings(given.folder):
         replays = {one: replayed(path, one, timeout_s=given.timeout) for one in given.architectures}
         print(row(path.relative_to(given.folder), name, replays), flush=True)
