@@ -1,6 +1,6 @@
 """Many tasks at once over HTTP, at real time: what memory and CPU both sides take, and how late they say they were.
 
-    python -m benchmarks.many_tasks [--tasks 1000] [--turns 3] [--tool-latency 10] [--time-scale 1]
+    python -m benchmarks.many_tasks [--tasks 1000] [--turns 3] [--tool-latency 10] [--time-scale 1] [--warmup 0]
 
 All tasks start at once, each the first turns of one of fifty tasks of the embedded workload: with a thousand different
 ones the simulated node would be at their first prompts for minutes. The shorter the tools take, the more calls a
@@ -47,7 +47,9 @@ def _free_port() -> int:
         return port
 
 
-def measure(num_tasks: int, num_turns: int, tool_latency_s: float, time_scale: float, folder: Path) -> None:
+def measure(
+    num_tasks: int, num_turns: int, *, tool_latency_s: float, time_scale: float, warmup_s: float, folder: Path
+) -> None:
     """Do one run and print what it took."""
     workload = folder / "tasks.jsonl"
     different = tuple(iter_workload("toolathlon-like", num_tasks=_NUM_DIFFERENT))
@@ -57,7 +59,8 @@ def measure(num_tasks: int, num_turns: int, tool_latency_s: float, time_scale: f
     address = ("--host", "127.0.0.1", "--port", str(port), "--time-scale", str(time_scale))
     run = folder / "run"
     command = ["run", "--workload", str(workload), "--base-url", f"http://127.0.0.1:{port}", "--out", str(run)]
-    command += ["--tool-latency-mean", str(tool_latency_s), "--no-live", "--ready-check-timeout-sec", "30"]
+    command += ["--tool-latency-mean", str(tool_latency_s), "--warmup", str(warmup_s)]
+    command += ["--no-live", "--ready-check-timeout-sec", "30"]
     server = subprocess.Popen([sys.executable, "-m", "mockserver", *address], stdout=subprocess.DEVNULL)
     client = subprocess.Popen([sys.executable, "-m", "loadgen", *command], stdout=subprocess.DEVNULL)
     samples: list[tuple[float, float, float]] = []
@@ -82,7 +85,8 @@ def _print(run: Path, samples: list[tuple[float, float, float]], server_cpu_s: f
     summary = json.loads((run / "summary.json").read_text())
     header = read_run(run).header
     elapsed_s = samples[-1][0]
-    print(f"{header.num_tasks:,} tasks at once, {summary['completed']:,} calls in {elapsed_s:.0f} real seconds")
+    print(f"{header.num_tasks:,} tasks at once, {len(read_run(run).calls):,} calls in {elapsed_s:.0f} real seconds")
+    print(f"calls measured: {summary['measured_calls']:,}")
     print(f"most calls in flight: {summary['max_concurrent_requests']:,}")
     for name, column, cpu_s in (("load generator", 1, header.cpu_s or 0.0), ("server", 2, server_cpu_s)):
         thirds = [max(one[column] for one in samples if one[0] <= elapsed_s * part / 3) for part in (1, 2, 3)]
@@ -103,9 +107,17 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--tool-latency", type=float, default=10.0, metavar="SECONDS")
     parser.add_argument("--time-scale", type=float, default=1.0)
+    parser.add_argument("--warmup", type=float, default=0.0, metavar="SECONDS", help="leave the opening burst out")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="replayrig-") as folder:
-        measure(options.tasks, options.turns, options.tool_latency, options.time_scale, Path(folder))
+        measure(
+            options.tasks,
+            options.turns,
+            tool_latency_s=options.tool_latency,
+            time_scale=options.time_scale,
+            warmup_s=options.warmup,
+            folder=Path(folder),
+        )
 
 
 if __name__ == "__main__":
