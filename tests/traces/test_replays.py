@@ -18,15 +18,15 @@ from traces.prompt_size import END_TOKENS, HEADER_TOKENS, react_steps
 from traces.workload import load_workload
 
 NUM_TASKS = {
-    "azure-llm-2023/AzureLLMInferenceTrace_code.csv.xz": 1000,
-    "azure-llm-2023/AzureLLMInferenceTrace_conv.csv.xz": 1000,
+    "azure-llm-2023/AzureLLMInferenceTrace_code.csv.xz": 500,
+    "azure-llm-2023/AzureLLMInferenceTrace_conv.csv.xz": 500,
     "mooncake/conversation_trace.jsonl.xz": 500,
     "mooncake/synthetic_trace.jsonl.xz": 500,
     "tau-bench/gpt-4o-airline.json.xz": 40,
     "toolathlon/claude-4.5-sonnet.jsonl.xz": 4,
     "toolathlon/deepseek-v3.2-exp.jsonl.xz": 4,
     "weka/traces.jsonl.xz": 3,
-    "who-and-when/who_and_when_184.jsonl.xz": 60,
+    "who-and-when/who_and_when_184.jsonl.xz": 12,
 }
 """How many tasks of a file are replayed, where not all of them are."""
 VOICE = "tau2-bench/voice_full_duplex"
