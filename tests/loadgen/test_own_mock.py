@@ -62,7 +62,10 @@ def test_http_and_in_process_agree(tmp_path: Path, architecture: str) -> None:
     assert http.header.clock == "wall"
     assert http.header.time_scale == 5.0
     assert http.header.profile == virtual.header.profile
-    assert http.summary["makespan_s"] == pytest.approx(virtual.summary["makespan_s"], rel=0.25)
+    # Never before its time; how long after it depends on who else has the machine, which a valid run says it had not.
+    assert http.summary["makespan_s"] > 0.99 * virtual.summary["makespan_s"]
+    if not http.header.invalid_reasons:
+        assert http.summary["makespan_s"] == pytest.approx(virtual.summary["makespan_s"], rel=0.25)
     assert all(call.lag_s is not None and call.scheduled_at is not None for call in http.calls)
     assert http.samples[-1].num_finished_requests == len(http.calls)
 
