@@ -84,7 +84,7 @@ def test_same_seed_makes_the_same_value() -> None:
     assert instance(schema, Random("s")) == instance(schema, Random("s"))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(schema=st.one_of(SCHEMAS_OF_ALL_KINDS, with_definitions()), seed=st.integers(0, 1000))
 def test_value_made_from_any_schema_is_valid(schema: dict[str, Any], seed: int) -> None:
     Draft202012Validator.check_schema(schema)
