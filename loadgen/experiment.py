@@ -7,6 +7,9 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
+
+import orjson
 
 from loadgen.architectures import short_name
 from loadgen.config import Settings
@@ -14,16 +17,19 @@ from loadgen.perform import Outcome
 from loadgen.recorder import LagLimit
 from mockserver.clock import real_seconds
 
-_CALLS_PER_REAL_S = 320.0
+_CALLS_PER_REAL_S = 290.0
 """What a fast machine with two cores carries, server and client together, with room to spare."""
 STREAM_INTERVAL = 256
 """Tokens in a chunk where simulated time runs faster than real: a chunk a token is more than a socket carries then.
 The first token comes at once and the last when it is due, whatever the interval."""
-_REAL_LAG_S = 0.0135
+_REAL_LAG_S = 0.0145
 """How late such a machine is at times; a run is valid where that is little beside its answers' times."""
 _SPEED_ROUNDS = 8
 _SPEED_STEPS = 200_000
-_SPEED_ROUND_S = 0.0085
+_SPEED_STEPS_S = 0.0085
+_SPEED_MESSAGES = 9
+_SPEED_BODIES = 60
+_SPEED_BODIES_S = 0.0042
 MOST_TRIES = 4
 SLOWER = 0.65
 """After a try that was too fast, an automatic scale is this much of what it was; that many tries."""
@@ -67,13 +73,24 @@ def carried_time_scale(twin: Outcome) -> float:
 
 
 def machine_speed() -> float:
-    """How fast Python runs here and now; 1: as where the constants above were found. Other people's work counts."""
-    started_at = real_seconds()
+    """How fast this machine is here and now; 1: as where the constants above were found. Other people's work counts.
+
+    The slower of two things that serving and sending calls is made of: Python's own steps, and moving and parsing
+    bodies of a hundred kilobytes, which needs the memory that neighbours share.
+    """
+    body = orjson.dumps([{"role": "user", "content": f"{number} " * 5_000} for number in range(_SPEED_MESSAGES)])
+    steps_s, bodies_s = [], []
     for _ in range(_SPEED_ROUNDS):
+        started_at = real_seconds()
         place_by_number: dict[int, int] = {}
         for number in range(_SPEED_STEPS):
             place_by_number[number & 1023] = number ^ len(place_by_number)
-    return _SPEED_ROUNDS * _SPEED_ROUND_S / (real_seconds() - started_at)
+        stepped_at = real_seconds()
+        kept = [orjson.loads(bytes(bytearray(body))) for _ in range(_SPEED_BODIES)]
+        bodies_s.append(real_seconds() - stepped_at)
+        steps_s.append(stepped_at - started_at)
+        del kept
+    return min(_SPEED_STEPS_S / median(steps_s), _SPEED_BODIES_S / median(bodies_s))
 
 
 def lag_limit(twin: Outcome) -> LagLimit:
