@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from loadgen.__main__ import main
-from loadgen.experiment import STREAM_INTERVAL
 from tests.loadgen.test_own_mock import write_workload
 from traces.jsonl import read_run
 
