@@ -19,6 +19,9 @@ from tests.loadgen.stores.servers import free_port
 from tests.loadgen.test_resume import without_times, write_workload
 from traces.jsonl import read_run
 
+# Ray turns its tokens on where one lies in the home directory, but not for clients that are told an address.
+ENVIRONMENT = {**os.environ, "RAY_AUTH_MODE": "disabled", "RAY_DISABLE_MEMORY_MONITOR": "1"}
+
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 
 
@@ -29,9 +32,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
     command = [str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--num-cpus=2"]
     command += ["--node-ip-address=127.0.0.1", f"--port={port}", "--include-dashboard=false"]
     command += ["--disable-usage-stats", "--object-store-memory=80000000", f"--temp-dir={folder / 'r'}"]
-    environment = {**os.environ, "RAY_DISABLE_MEMORY_MONITOR": "1"}
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=ENVIRONMENT, start_new_session=True)
         try:
             yield f"127.0.0.1:{port}", process.pid
         finally:
@@ -45,7 +47,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "loadgen", "run", "--no-live", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200, env=ENVIRONMENT)
 
 
 @needs_ray
@@ -81,7 +83,7 @@ def test_a_worker_that_is_lost_is_told_what_it_recorded_is_kept_and_the_rest_can
     common = ["--workload", workload, "--target", "http", "--time-scale", "4", "--no-enable-prefix-caching"]
     options = [*common, "--workers", "2", "--ray", address, "--out", str(directory)]
     command = [sys.executable, "-m", "loadgen", "run", "--no-live", *options]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     calls = directory / "worker-1" / "calls.jsonl"
     while not (calls.exists() and calls.stat().st_size):
         assert running.poll() is None, running.communicate()[1]
@@ -97,9 +99,8 @@ def test_a_worker_that_is_lost_is_told_what_it_recorded_is_kept_and_the_rest_can
     assert 0 < len([call for call in lost.calls if call.task_id in ("t1", "t3")]) < 52
     assert len([call for call in lost.calls if call.task_id in ("t0", "t2")]) == 52
 
-    resumed = subprocess.run(
-        [sys.executable, "-m", "loadgen", "resume", str(directory), "--no-live"], capture_output=True, check=False
-    )
+    command = [sys.executable, "-m", "loadgen", "resume", str(directory), "--no-live"]
+    resumed = subprocess.run(command, capture_output=True, check=False, env=ENVIRONMENT)
     assert resumed.returncode in (0, 1), resumed.stderr
     whole = read_run(directory)
     assert whole.header.complete, whole.header.invalid_reasons
