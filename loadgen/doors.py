@@ -88,8 +88,11 @@ async def over_http(
         opening = Opening(chosen, view, clock)
         async with asyncio.TaskGroup() as group:
             ending = group.create_task(opening.run(), name="opening")
-            yield Door(transport=opening, look=look, lag=view.lag, max_model_len=view.room, opening=opening)
-            ending.cancel()
+            try:
+                yield Door(transport=opening, look=look, lag=view.lag, max_model_len=view.room, opening=opening)
+            finally:
+                ending.cancel()
+                await opening.let_go()
 
 
 async def _start_beside(

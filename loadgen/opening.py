@@ -8,10 +8,11 @@ until every call that has been sent is in the mock's queue, and go on together.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from loadgen.call import Call, Completion, Transport
-from loadgen.server_view import ServerView
+from loadgen.server_view import ServerView, TargetError
 from mockserver.clock import WallClock
 
 _POLL_S = 0.02
@@ -59,6 +60,12 @@ class Opening:
         self.clock.start(at=self.clock.now() + (self.elapsed_s - asked_at) / 2 * self.clock.rate)
         self.clock.release()
         self.num_calls = self.num_in_flight
+
+    async def let_go(self) -> None:
+        """A run that is broken off in its first instant does not leave the server's clock standing."""
+        if self.clock.is_held:
+            with contextlib.suppress(TargetError):  # the server has gone, and its clock with it
+                await self.view.release_clock()
 
     def in_words(self) -> str:
         """What happened, for the run's header."""
