@@ -17,6 +17,7 @@ from mockserver.engine.chains import BlockPath
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.request import Request
 from mockserver.node import build_driver, build_encoder
+from mockserver.owners import BlockOwners
 from mockserver.prompt import PromptEncoder
 from mockserver.tokens import TOKEN_BYTES, num_tokens
 from traces.record import SERVER_COUNTS, Lag, ServerSample
@@ -33,8 +34,8 @@ class Machine:
     encoder: PromptEncoder
     config: EngineConfig
     clock: Clock
-    agent_by_chain: dict[int, str] = field(default_factory=dict)
-    """Whose prompt was the first to hold a chain of blocks."""
+    owners: BlockOwners = field(default_factory=BlockOwners)
+    """The agents whose prompts were the first to hold a chain of blocks."""
 
     @property
     def max_model_len(self) -> int:
@@ -44,12 +45,8 @@ class Machine:
     def sample(self) -> ServerSample:
         """The engine at this instant."""
         snapshot = self.driver.snapshot()
-        evicted: dict[str, int] = {}
-        for engine in self.driver.engines:
-            for chain_id, num_blocks in engine.take_evictions().items():
-                agent_id = self.agent_by_chain[chain_id]
-                evicted[agent_id] = evicted.get(agent_id, 0) + num_blocks
         known = {name: getattr(snapshot, name) for name in SERVER_COUNTS}
+        evicted = self.owners.take_evictions(self.driver.engines)
         return ServerSample(at=self.clock.now(), **known, evicted_by_agent=evicted)
 
     def lag(self) -> Lag:
@@ -74,7 +71,7 @@ class InProcessTransport:
     def __init__(self, machine: Machine) -> None:
         self._driver = machine.driver
         self._encoder = machine.encoder
-        self._agent_by_chain = machine.agent_by_chain
+        self._owners = machine.owners
         self._clock = machine.clock
         self._max_model_len = machine.max_model_len
         self._generation_prompt = machine.encoder.chat(())
@@ -95,8 +92,7 @@ class InProcessTransport:
         if max_tokens < num_output_tokens:
             return _refused(sent_at, f"prompt of {num_prompt_tokens} tokens: no room for {num_output_tokens} more")
         path = self._path(conversation, history, reply)
-        for run in path:
-            self._agent_by_chain.setdefault(run.chain_id, call.agent_id)
+        self._owners.note(path, call.agent_id)
         try:
             generation = self._driver.submit(
                 Request(

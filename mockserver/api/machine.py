@@ -17,7 +17,6 @@ from mockserver.api.errors import ApiError, engine_busy
 from mockserver.api.faults import Faults, StreamFault, parsed_fault
 from mockserver.api.http import EventStream, HttpRequest, event_stream
 from mockserver.api.metrics import Metrics
-from mockserver.api.owners import BlockOwners
 from mockserver.api.replies import Reply
 from mockserver.api.settings import ServerSettings
 from mockserver.api.status import RecentRequests
@@ -28,6 +27,7 @@ from mockserver.engine.request import Request
 from mockserver.filler import filler
 from mockserver.lag import LagMeter
 from mockserver.node import build_driver, build_encoder
+from mockserver.owners import BlockOwners
 from mockserver.tokens import num_tokens
 
 VLLM_VERSION = "0.32.0"
@@ -77,6 +77,8 @@ def load_report(request: web.BaseRequest, machine: Machine) -> dict[str, str]:
 
 _REMEMBERED_TOKENS = 1_000_000
 """Tokens of prompts that even a server with a small KV cache remembers; others remember twice their cache's."""
+_REMEMBERED_CHAINS = 200_000
+"""Chains of blocks whose sessions a server that runs for months remembers."""
 
 
 class Machine:
@@ -110,7 +112,7 @@ class Machine:
         self.driver.on_step = self.metrics.count_step
         self.faults = Faults(map(parsed_fault, settings.fault), seed=settings.seed, clock=clock)
         self.recent = RecentRequests()
-        self.owners = BlockOwners()
+        self.owners = BlockOwners(_REMEMBERED_CHAINS)
         self.door = asyncio.Event()
         """Open unless the engine sleeps or is paused: requests wait here."""
         self.door.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from mockserver.engine.chains import BlockPath
@@ -9,9 +10,9 @@ from mockserver.engine.engine import Engine
 
 
 class BlockOwners:
-    """The sessions of the chains seen last; a chain beyond ``max_chains`` younger ones is nobody's."""
+    """The sessions of the chains that came last; a chain beyond ``max_chains`` younger ones is nobody's."""
 
-    def __init__(self, max_chains: int = 200_000) -> None:
+    def __init__(self, max_chains: float = math.inf) -> None:
         self._max_chains = max_chains
         self._session_by_chain: dict[int, str] = {}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from mockserver.api.owners import BlockOwners
 from mockserver.engine.chains import ChainRun
+from mockserver.owners import BlockOwners
 from tests.mockserver.api.conftest import Client, connected
 
 
