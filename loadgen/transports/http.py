@@ -165,8 +165,7 @@ class HttpTransport:
         if tools := conversation.tools_json():
             parts += (b',"tools":', tools)
         if self._scripted:
-            parts += (b',"session_id":', orjson.dumps(call.agent_id))
-            parts += (b',"replayrig":{"reply":', orjson.dumps(call.reply), b"}")
+            parts += _script(call)
         elif self._exact:
             # vLLM keeps the tools in the prompt, and a tool parser has nothing to wait for.
             parts.append(
@@ -181,7 +180,7 @@ class HttpTransport:
         # Without a limit a plain completion would end after 16 tokens.
         parts = [self._head, b',"max_tokens":%d' % call.num_output_tokens]
         if self._scripted:
-            parts += (b',"replayrig":{"reply":', orjson.dumps(call.reply), b"}")
+            parts += _script(call)
         elif self._exact:
             parts.append(b',"min_tokens":%d,"ignore_eos":true' % call.num_output_tokens)
         parts += (b',"prompt":[', ids, b"]}")
@@ -232,6 +231,17 @@ class HttpTransport:
             return max(0.0, answer.finished_at + self.clock_offset_s - due_at)
         delivered_at = extension.get("delivered_at")
         return None if delivered_at is None else max(0.0, delivered_at - due_at)
+
+
+def _script(call: Call) -> tuple[bytes, ...]:
+    """What a server of ours is told besides: which agent asks, and what the answer is."""
+    return (
+        b',"session_id":',
+        orjson.dumps(call.agent_id),
+        b',"replayrig":{"reply":',
+        orjson.dumps(call.reply),
+        b"}",
+    )
 
 
 def one_line(error: BaseException) -> str:

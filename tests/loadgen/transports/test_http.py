@@ -164,7 +164,7 @@ async def test_ids_go_to_plain_completions_with_the_length_that_is_wanted() -> N
     assert [body.pop("prompt") for body in bodies] == [prompt] * 3
     common = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 3}
     assert bodies == [
-        common | {"replayrig": {"reply": REPLY}},
+        common | {"session_id": "t/react", "replayrig": {"reply": REPLY}},
         common | {"min_tokens": 3, "ignore_eos": True},
         common | {"return_token_ids": True},
     ]
