@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from loadgen.load_settings import LoadSettings
+from loadgen.stores.store import shown
 from loadgen.target_settings import AUTO, IN_PROCESS, OWN_MOCK, SECRETS
 from mockserver.settings import setting as _setting
 
 __all__ = ["AUTO", "IN_PROCESS", "OWN_MOCK", "SECRETS", "Settings"]
+
+_URLS = ("state", "target")
+"""Settings whose values may hold a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +74,9 @@ class Settings(LoadSettings):
                 raise ValueError(f"prefix_cache takes off and on, got {state!r}")
 
     def public(self) -> dict[str, Any]:
-        """All settings but the secrets, for the run's header: what JSON cannot hold as text."""
-        return {
-            one.name: _in_json(getattr(self, one.name)) for one in dataclasses.fields(self) if one.name not in SECRETS
-        }
+        """All settings but the secrets, for the run's header: what JSON cannot hold as text, URLs without passwords."""
+        values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name not in SECRETS}
+        return {name: shown(value) if name in _URLS and value else _in_json(value) for name, value in values.items()}
 
 
 def _in_json(value: Any) -> Any:

@@ -33,13 +33,14 @@ from loadgen.schedule import CallSchedule, read_schedule
 from loadgen.server_view import ServerView, TargetError, new_session
 from loadgen.shard import Shard
 from loadgen.state import StateKeeper, open_state
+from loadgen.stores.store import shown
 from loadgen.transports.http import Target
 from loadgen.transports.inprocess import build_machine
 from loadgen.transports.patient import CappedTransport, RetryingTransport
 from loadgen.warm_up import send_warm_ups
 from mockserver import tokens
 from mockserver.clock import Clock, VirtualClock, WallClock, cpu_seconds, real_seconds, run_virtual, run_wall
-from traces.jsonl import RunWriter, read_run
+from traces.jsonl import RunWriter, read_header, read_summary
 from traces.record import Lag, RunHeader, ServerSample
 from traces.workload import Workload
 
@@ -71,8 +72,8 @@ class Outcome:
     @classmethod
     def of(cls, directory: Path) -> Outcome:
         """A run that ended earlier, from its directory."""
-        run = read_run(directory)
-        return cls(directory=directory, header=run.header, summary=run.summary, interrupted=not run.header.complete)
+        header = read_header(directory)
+        return cls(directory=directory, header=header, summary=read_summary(directory), interrupted=not header.complete)
 
     @property
     def is_valid(self) -> bool:
@@ -273,7 +274,7 @@ class Performance:
             workload=self.workload.name,
             workload_digest=self.workload.digest,
             num_tasks=len(self.shard.of(self.workload.trajectories)),
-            target=target or settings.target,
+            target=shown(target or settings.target),
             clock="virtual" if settings.is_virtual else "wall",
             time_scale=None if settings.is_virtual else clock.rate,
             profile=profile.name if is_ours else None,

@@ -19,12 +19,15 @@ import orjson
 from loadgen.config import SECRETS, Settings
 from loadgen.past import Past
 from loadgen.sources import READER
-from loadgen.stores.store import scheme_of
+from loadgen.stores.store import HIDDEN, scheme_of
+from mockserver.settings import flag_of
 from traces.jsonl import Run, RunLock, TraceError, keep_whole_records, read_header, read_run, rewrite_records
 from traces.record import RunHeader
 from traces.workload import Workload
 
-OVERRIDES = frozenset({*SECRETS, "target", "workload", "ready_check_timeout_sec", "state_patience", "live", "ray"})
+OVERRIDES = frozenset(
+    {*SECRETS, "target", "workload", "ready_check_timeout_sec", "state", "state_patience", "live", "ray"}
+)
 """Settings that a run may be given anew: they say how to reach things, not what is done."""
 WORKER_DIRECTORY = "worker-{}"
 PLAN = ".plan.json"
@@ -97,9 +100,11 @@ def settings_of(asked: Asked, flags: Mapping[str, Any], environ: Mapping[str, st
     unknown = sorted(asked.settings.keys() - known)
     if unknown:
         raise TraceError(f"this run cannot be resumed: nobody knows its setting {unknown[0]!r}")
-    # JSON has no infinity: where the default is one, nothing is said in its place.
     stored = {name: value for name, value in asked.settings.items() if value is not None}
     settings = READER.load_over(stored, flags, environ, OVERRIDES)
+    for name in ("state", "target"):
+        if HIDDEN in (getattr(settings, name) or ""):
+            raise TraceError(f"its password is written nowhere: give {flag_of(name)} with it")
     if settings.state is None:
         return settings
     # A state in memory died with its process; the records have all that matters.

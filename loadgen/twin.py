@@ -6,12 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from loadgen.config import IN_PROCESS, Settings
 from loadgen.perform import Outcome
 from loadgen.server_view import TargetError
-from traces.jsonl import read_header, read_summary
+from traces.jsonl import read_header
 
 _SAYS_NOTHING = frozenset(
     (
@@ -58,9 +56,8 @@ def kept_twin(directory: Path, settings: Settings, workload_digest: str) -> Outc
             raise TargetError(
                 f"{directory}: a twin has the same settings; its {name} is {has.get(name)}, not {wanted.get(name)}"
             )
-    return Outcome(directory=directory, header=header, summary=read_summary(directory), interrupted=False)
+    return Outcome.of(directory)
 
 
 def _that_matter(settings: dict[str, Any]) -> dict[str, Any]:
-    as_written: dict[str, Any] = orjson.loads(orjson.dumps(settings))
-    return {name: value for name, value in as_written.items() if name not in _SAYS_NOTHING}
+    return {name: value for name, value in settings.items() if name not in _SAYS_NOTHING}

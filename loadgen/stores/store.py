@@ -85,6 +85,10 @@ IN_PROCESS = frozenset({"memory", "sqlite"})
 """Stores that need no socket, and so work in virtual time too."""
 
 
+HIDDEN = ":***@"
+"""What stands for a password where a URL is shown."""
+
+
 def scheme_of(url: str) -> str:
     """The store that ``url`` names; ValueError where there is none."""
     scheme = url.partition(":")[0]
@@ -101,7 +105,7 @@ def shown(url: str) -> str:
         password = urlsplit(url).password
     except ValueError:
         return url.partition(":")[0]
-    return url if password is None else url.replace(f":{password}@", ":***@")
+    return url if password is None else url.replace(f":{password}@", HIDDEN)
 
 
 @asynccontextmanager

@@ -7,10 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
+from loadgen import resume
 from loadgen.config import Settings
 from loadgen.sources import READER
 from mockserver.settings import OneLineParser, SettingsError, dashed
 from tests.loadgen.fakes import make_task
+from traces.jsonl import TraceError
 from traces.trajectory import Turn
 
 
@@ -159,6 +161,20 @@ def test_secrets_reach_the_headers_and_nothing_else() -> None:
     assert settings.more_body() == {"top_k": 1, "stream_interval": 4}
     assert "sk-secret" not in str(settings.public())
     assert "x-team" not in str(settings.public())
+
+
+def test_passwords_in_urls_are_written_nowhere_and_asked_for_again_on_resume() -> None:
+    settings = load("--target", "http://me:pw@h:1", "--state", "redis://:pw@h:2/0")
+    public = settings.public()
+    asked = resume.Asked(command="run", settings=public)
+
+    assert (public["target"], public["state"]) == ("http://me:***@h:1", "redis://:***@h:2/0")
+    with pytest.raises(TraceError, match="written nowhere: give --state with it"):
+        resume.settings_of(asked, {}, {})
+    with pytest.raises(TraceError, match="written nowhere: give --target with it"):
+        resume.settings_of(asked, {"state": settings.state}, {})
+    again = resume.settings_of(asked, {"state": settings.state, "target": settings.target}, {})
+    assert (again.state, again.target, again.resume) == (settings.state, settings.target, True)
 
 
 def test_a_wrong_header_is_not_repeated_in_the_complaint() -> None:

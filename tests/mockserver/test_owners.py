@@ -29,8 +29,9 @@ async def test_evicted_blocks_are_told_by_session_and_once() -> None:
         assert await evictions(client) == {}
 
 
-async def test_who_does_not_ask_for_evictions_takes_none(client: Client) -> None:
-    _, text = await client.get("/replayrig/status")
+async def test_who_does_not_ask_for_evictions_takes_none() -> None:
+    async with connected() as client:
+        _, text = await client.get("/replayrig/status")
 
     assert "evictions" not in json.loads(text)
 
