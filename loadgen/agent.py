@@ -233,7 +233,9 @@ class Agent:
         session.recorder.call(done.record)
         self.index += 1
         if done.record.error is not None:
-            raise CallFailed(done.record.error)
+            if session.harness.schedule is None:
+                raise CallFailed(done.record.error)
+            session.first_error = session.first_error or done.record.error  # as when it was sent
         self.due_at = done.ended_at
         session.ended(self.due_at)
         return reply if done.answer is None else done.answer

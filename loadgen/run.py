@@ -80,10 +80,10 @@ async def replay(
         try:
             async with harness.sandbox(task.task_id, clock) as is_booted:
                 session.ready_at = clock.now() if is_booted else None
-                try:
+                async with asyncio.TaskGroup() as session.on_their_way:
                     await architecture(task, session)
-                finally:
-                    await session.all_ended()
+                if session.first_error is not None:
+                    raise CallFailed(session.first_error)
         except* CallFailed as failed:
             error = str(first_of(failed))
         finally:

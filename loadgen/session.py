@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from loadgen.agent import Agent, CallFailed
+from loadgen.agent import Agent
 from loadgen.call import Call, Transport, record_of
 from loadgen.context import Conversation, system_message, tool_texts
 from loadgen.harness import Harness
@@ -43,8 +43,8 @@ class Session:
     num_calls: int = 0
     num_tool_calls: int = 0
     agents: list[Agent] = field(default_factory=list)
-    on_their_way: list[asyncio.Task[None]] = field(default_factory=list)
-    """Calls that were sent on schedule, and whose answers nobody waits for before the end."""
+    on_their_way: asyncio.TaskGroup = field(default_factory=asyncio.TaskGroup)
+    """Calls that were sent on schedule: the task ends when they have, and none of them goes on without it."""
     first_error: str | None = None
     """Of such a call."""
 
@@ -86,18 +86,7 @@ class Session:
             self.first_error = self.first_error or completion.error
             self.ended(completion.ended_at)
 
-        self.on_their_way.append(asyncio.get_running_loop().create_task(carry(), name=call.call_id))
-
-    async def all_ended(self) -> None:
-        """Return when every answer is there, and let none be on its way after an error. Raises CallFailed."""
-        try:
-            await asyncio.gather(*self.on_their_way)
-        finally:
-            for task in self.on_their_way:
-                task.cancel()
-            await asyncio.gather(*self.on_their_way, return_exceptions=True)
-        if self.first_error is not None:
-            raise CallFailed(self.first_error)
+        self.on_their_way.create_task(carry(), name=call.call_id)
 
     def ended(self, at: float) -> None:
         """Something of this task ended."""

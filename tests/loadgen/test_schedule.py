@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,15 @@ import pytest
 from loadgen.__main__ import main
 from loadgen.agents.orchestrator import orchestrator
 from loadgen.agents.react import react
-from loadgen.call import Call
+from loadgen.call import Call, DoneCall
 from loadgen.harness import Harness
+from loadgen.past import Past
 from loadgen.recorder import Recorder
+from loadgen.run import replay
 from loadgen.schedule import CallSchedule, schedule_of
-from tests.loadgen.fakes import make_call, make_task, replay_virtually
+from loadgen.tools import ToolTimes
+from mockserver.clock import VirtualClock, run_virtual
+from tests.loadgen.fakes import FakeTransport, make_call, make_task, replay_virtually, see_nothing
 from tests.loadgen.test_resume import write_workload
 from traces.jsonl import TraceError, read_run
 from traces.trajectory import Turn
@@ -62,6 +68,53 @@ def test_a_call_that_fails_fails_its_task_when_all_have_been_sent() -> None:
 
     assert len(again.calls) == 3
     assert [task.error for task in again.tasks] == ["HTTP 500"]
+
+
+def test_a_run_that_goes_on_after_such_a_failure_sends_the_rest_too() -> None:
+    before, _ = replay_virtually(react, TASK)
+    failed, _ = replay_virtually(
+        react,
+        TASK,
+        harness=Harness(schedule=schedule(before)),
+        fail=lambda call: "HTTP 500" if call.call_id == "t/react#0" else None,
+    )
+    past = Past()
+    past.add_call(DoneCall(record=next(call for call in failed.calls if call.error), ended_at=0.0))
+
+    again, asked = replay_virtually(react, TASK, harness=Harness(schedule=schedule(before), past=past))
+
+    assert set(asked.prompts) == {"t/react#1", "t/react#2"}
+    assert [task.error for task in again.tasks] == ["HTTP 500"]
+
+
+def test_a_run_that_is_broken_off_waits_for_no_answer() -> None:
+    before, _ = replay_virtually(react, TASK, latency_s=60.0)
+    recorder = Recorder()
+
+    async def main(clock: VirtualClock) -> float:
+        running = asyncio.create_task(
+            replay(
+                [TASK],
+                [0.0],
+                architecture=react,
+                clock=clock,
+                transport=FakeTransport(clock, latency_s=1e6),
+                look=see_nothing,
+                recorder=recorder,
+                tool_times=ToolTimes(recorded=True, mean_s=0.0),
+                max_concurrency=None,
+                sample_period_s=1.0,
+                harness=Harness(schedule=schedule(before)),
+            )
+        )
+        await clock.sleep_until(100.0)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        return clock.now()
+
+    assert run_virtual(main) == 100.0
+    assert (recorder.num_in_flight, recorder.calls) == (0, [])
 
 
 def test_a_call_that_nobody_knows_stops_the_run() -> None:
