@@ -30,6 +30,7 @@ from traces.jsonl import TraceError
 from traces.workload import Workload, load_workload
 
 if TYPE_CHECKING:
+    from reports.measure import RunColumns
     from reports.numbers import Numbers
 
 CALCULATORS = {one.NAME: one for one in (kv, sandbox_needs)}
@@ -191,10 +192,8 @@ def _one(
         print(f"{directory}: the run is complete, there is nothing to resume")
         return Outcome.of(directory)
     # An automatic scale and all that comes with it stay as they were found.
-    settings, scale = (
-        replace(settings, stream_interval=header.settings.get("stream_interval")),
-        header.time_scale or 1.0,
-    )
+    settings = replace(settings, stream_interval=header.settings.get("stream_interval"))
+    scale = header.time_scale or 1.0
     return _perform(settings, workload, directory, run_id=header.run_id, time_scale=scale, again=again)
 
 
@@ -264,7 +263,7 @@ def _perform(
     from reports import measure, summary  # noqa: PLC0415  (numpy is not needed to refuse a flag)
 
     objectives = summary.parse_objectives(settings.goodput)
-    measured: list[tuple[measure.RunColumns, Numbers]] = []
+    measured: list[tuple[RunColumns, Numbers]] = []
 
     def summarize(**records: Any) -> dict[str, Any]:
         columns = measure.collect(**records)
@@ -272,16 +271,18 @@ def _perform(
         return summary.summary_of(measured[-1][1])
 
     if settings.has_workers:
-        return perform_with_workers(
+        outcome = perform_with_workers(
             settings,
             workload,
             directory,
             summarize=summarize,
             run_id=run_id,
             time_scale=time_scale,
+            notes=notes,
             resumes=again is not None,
             retry_failed=again is not None and again.retry_failed,
         )
+        return _with_numbers(outcome, *measured[-1])
     view = None
     if settings.live:
         title = run_id if settings.is_virtual else f"{run_id} at {time_scale:g}x"
@@ -298,7 +299,11 @@ def _perform(
         notes=notes,
         unfinished=resume.take_up(directory, retry_failed=again.retry_failed) if again else None,
     )
-    columns, numbers = measured[-1]
+    return _with_numbers(outcome, *measured[-1])
+
+
+def _with_numbers(outcome: Outcome, columns: RunColumns, numbers: Numbers) -> Outcome:
+    """What was measured once is not measured again for the table."""
     return replace(outcome, columns=replace(columns, header=outcome.header), numbers=numbers)
 
 

@@ -25,6 +25,7 @@ from loadgen.crew import complaint_of
 from loadgen.resume import has_run, take_up
 from loadgen.worker import READY
 from mockserver.clock import WallClock, real_seconds
+from traces.jsonl import PAGE_NAMES, RECORD_NAMES
 
 UNTIL_START_S = 2.0
 _NUM_CLOCK_PROBES = 15
@@ -32,8 +33,6 @@ _NEWS_PERIOD_S = 1.0
 _ROOM_TIMEOUT_S = 60.0
 _PATIENCE_S = 20.0
 _CONNECT_TIMEOUT_S = 10.0
-_RECORDS = ("calls.jsonl", "tools.jsonl", "tasks.jsonl", "server.jsonl")
-_PAGES = ("run.json", "summary.json")
 
 News = tuple[dict[str, bytes], dict[str, bytes], "int | None", bytes]
 """What the record files have grown by, the other files, and where the process has ended its status and complaint."""
@@ -81,8 +80,8 @@ class Post:
         assert self._process is not None, "it has a job"
         status = self._process.poll()  # first: what is read below is then all there is
         run = self._directory / "run"
-        grown = {name: _from(run / name, known_bytes.get(name, 0)) for name in _RECORDS}
-        pages = {name: content for name in _PAGES if (content := _from(run / name, 0))}
+        grown = {name: _from(run / name, known_bytes.get(name, 0)) for name in RECORD_NAMES}
+        pages = {name: content for name in PAGE_NAMES if (content := _from(run / name, 0))}
         return grown, pages, status, (self._directory / "stderr").read_bytes()[-2000:]
 
     def interrupt(self) -> None:
@@ -137,12 +136,9 @@ class RayWorker:
         self.directory.mkdir(parents=True, exist_ok=True)
         if job.get("resumes_at") is not None and has_run(self.directory):
             take_up(self.directory, retry_failed=job["retry_failed"]).release()
-            for name in (*_RECORDS, "run.json"):
+            for name in (*RECORD_NAMES, "run.json"):
                 files[f"run/{name}"] = content = _from(self.directory / name, 0)
                 self._known_bytes[name] = len(content)
-        else:
-            for name in (*_RECORDS, *_PAGES):
-                (self.directory / name).unlink(missing_ok=True)
         try:
             is_ready = await self.post.take.remote({**job, "retry_failed": False}, files)
             self._is_at_work = True

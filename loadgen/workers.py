@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from loadgen.ray_crew import ray_crew
 from loadgen.recorder import Recorder
 from loadgen.resume import WORKER_DIRECTORY
 from mockserver.clock import cpu_seconds, real_seconds, run_wall
-from traces.jsonl import Run, RunWriter, TraceError, read_run
+from traces.jsonl import Run, RunWriter, TraceError, forget_run, read_run
 from traces.workload import Workload, workload_file
 
 _UNTIL_START_S = 0.5
@@ -41,6 +41,7 @@ def perform_with_workers(
     summarize: Summarize,
     run_id: str,
     time_scale: float,
+    notes: Mapping[str, str] | None = None,
     resumes: bool = False,
     retry_failed: bool = False,
 ) -> Outcome:
@@ -49,7 +50,10 @@ def perform_with_workers(
     directory.mkdir(parents=True, exist_ok=True)
     directories = [directory / WORKER_DIRECTORY.format(number) for number in range(settings.workers)]
     job: dict[str, Any] = {"run_id": run_id, "time_scale": time_scale, "retry_failed": retry_failed}
-    if resumes:
+    if not resumes:
+        for one in directory.glob(WORKER_DIRECTORY.format("*")):  # as many as an older run had
+            forget_run(one)
+    else:
         job["resumes_at"] = max((_ended_at(run) for one in directories if (run := _read(one))), default=0.0)
     word = _Word()
     interrupted = False
@@ -71,6 +75,7 @@ def perform_with_workers(
             elapsed_s=real_seconds() - started_at,
             cpu_s=cpu_seconds() - cpu_started_at,
             interrupted=interrupted,
+            more_notes=notes or {},
         )
     except OSError as error:  # a full disk
         raise RunError(f"stopped: {error.filename or directory}: {error.strerror}") from error
@@ -138,6 +143,7 @@ def _join(
     elapsed_s: float,
     cpu_s: float,
     interrupted: bool,
+    more_notes: Mapping[str, str],
 ) -> Outcome:
     present = [run for run in runs if run is not None]
     lost = [number for number, run in enumerate(runs) if run is None or not run.header.complete]
@@ -155,7 +161,7 @@ def _join(
         first,
         num_tasks=sum(run.header.num_tasks for run in present) if not lost else len(workload.trajectories),
         settings=settings.public(),
-        notes=notes | word.notes,
+        notes=notes | word.notes | dict(more_notes),
         elapsed_s=elapsed_s,
         cpu_s=cpu_s + sum(run.header.cpu_s or 0.0 for run in present),
         complete=not lost and not interrupted,

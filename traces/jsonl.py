@@ -34,6 +34,9 @@ _RECORD_FILES: dict[str, type] = {
     "tasks": TaskRecord,
     "server": ServerSample,
 }
+RECORD_NAMES = tuple(f"{name}.jsonl" for name in _RECORD_FILES)
+PAGE_NAMES = ("run.json", "summary.json")
+"""What a run directory holds: files that only grow, and files that are written anew."""
 
 
 class TraceError(Exception):
@@ -108,6 +111,12 @@ class RunLock:
         os.close(self._descriptor)
 
 
+def forget_run(directory: Path) -> None:
+    """Remove what a run left in ``directory``."""
+    for name in (*RECORD_NAMES, *PAGE_NAMES):
+        (directory / name).unlink(missing_ok=True)
+
+
 class RunWriter:
     """Writes a run directory while the run goes on: whatever was recorded survives a kill -9.
 
@@ -169,18 +178,21 @@ class RunWriter:
 
     def finish(self, header: RunHeader, summary: dict[str, Any]) -> None:
         """The run has ended: its final header and its summary replace what stood there at the start."""
+        self._write_pending()  # a header that says complete comes after all that it speaks of
         _write_json(self._directory / "summary.json", summary)
         _write_json(self._directory / "run.json", header)
         self.close()
 
     def close(self) -> None:
         """Close the files; what was recorded stays."""
-        if not all(file.closed for file in self._files.values()):
+        if all(file.closed for file in self._files.values()):
+            return
+        try:
             self._write_pending()
-        if not all(file.closed for file in self._files.values()):
+        finally:
             self._lock.close()
-        for file in self._files.values():
-            file.close()
+            for file in self._files.values():
+                file.close()
 
     def _append(self, name: str, record: object) -> None:
         line = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)

@@ -87,3 +87,23 @@ def _worker_of(parent_pid: int, directory: Path) -> int:
         if str(directory / "calls.jsonl") in opened:
             return int(entry.name)
     raise AssertionError("no such worker")
+
+
+@pytest.mark.wall_clock
+def test_what_an_older_run_left_is_no_part_of_the_new_one(tmp_path: Path) -> None:
+    workload = write_workload(tmp_path / "w.jsonl", num_tasks=2)
+    old = tmp_path / "r" / "worker-5"
+    old.mkdir(parents=True)
+    for name in ("run.json", "calls.jsonl"):
+        (old / name).write_text("{}\n")
+
+    code = main(
+        [
+            *("run", "--workload", workload, "--no-live", "--target", "http", "--time-scale", "5"),
+            *("--workers", "2", "--out", str(tmp_path / "r")),
+        ]
+    )
+
+    assert code in (0, 1)
+    assert list(old.iterdir()) == []
+    assert read_run(tmp_path / "r").header.complete
