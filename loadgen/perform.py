@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -156,28 +155,26 @@ class Performance:
                     settings, server, target, tasks, clock=clock, shard=self.shard
                 )
                 self.notes["server"] = "; ".join(prompts.notes)
-            if settings.num_warmups and self.shard.is_first and self.past.is_empty:
-                await send_warm_ups(prompts.target, clock, settings.num_warmups, prompts.prompt_ids)
-            if settings.reset_prefix_cache and self.shard.is_first and self.past.is_empty:
-                await server.reset_prefix_cache()
-            warm_up = histories(tasks) if server.is_mock else ()
-            async with (
-                self._state(clock) as state,
-                doors.over_http(
+            async with self._state(clock) as state:
+                if self.shard.is_first and self.past.is_empty:
+                    if settings.num_warmups:
+                        await send_warm_ups(prompts.target, clock, settings.num_warmups, prompts.prompt_ids)
+                    if settings.reset_prefix_cache:
+                        await server.reset_prefix_cache()
+                async with doors.over_http(
                     prompts.target,
                     clock,
                     server,
                     client=settings.client,
                     prompt_ids=prompts.prompt_ids,
-                    warm_up=warm_up,
+                    warm_up=histories(tasks) if server.is_mock else (),
                     starts_at=self.past.ended_at,
                     wait_for_start=self.shard.wait_for_start,
                     is_alone=self.shard.is_whole,
-                ) as door,
-            ):
-                assert self.header is None, "one performance, one run"
-                door_for_agents = replace(door, transport=prompts.around(door.transport))
-                await self._through(door_for_agents, clock, target=url, server=server, state=state)
+                ) as door:
+                    assert self.header is None, "one performance, one run"
+                    door_for_agents = replace(door, transport=prompts.around(door.transport))
+                    await self._through(door_for_agents, clock, target=url, server=server, state=state)
 
     @asynccontextmanager
     async def _state(self, clock: Clock) -> AsyncIterator[StateKeeper | None]:
@@ -243,7 +240,7 @@ class Performance:
             self.complete = True
         finally:
             self.server_lag = door.lag()
-            if door.opening is not None:
+            if door.opening is not None and door.opening.elapsed_s:
                 self.notes["start"] = door.opening.in_words()
 
     def _sample_period_s(self, rate: float | None) -> float:
@@ -286,7 +283,7 @@ class Performance:
                 **self.notes,
                 "architecture": assumptions(settings.find_architecture()),
                 **({"kv_bytes_per_token": f"{profile.kv_bytes_per_token:g}"} if is_ours else {}),
-                **(self.unfinished.notes() if self.unfinished else {}),
+                **(self.unfinished.notes(at_s=self.past.ended_at) if self.unfinished else {}),
                 **({} if self.shard.is_whole else {SHARD: f"worker {self.shard.number} of {self.shard.num_shards}"}),
                 **({"workload": _skipped_text(self.workload)} if self.workload.num_skipped else {}),
             },
@@ -349,8 +346,6 @@ def perform(
     performance.past.ended_at = max(performance.past.ended_at, performance.shard.starts_at)
     started_at, cpu_started_at = real_seconds(), cpu_seconds()
     tokens.encoding()  # built here, it does not make the first call late
-    # The workload's texts live as long as the run: the collector need not walk them again and again.
-    gc.freeze()
     interrupted = False
     failure: BaseException | None = None
     try:
@@ -372,7 +367,6 @@ def perform(
         if isinstance(failure, GaveUp):
             failure = None  # the outcome says it
     finally:
-        gc.unfreeze()
         if view is not None:
             view.stop()
     try:
@@ -399,10 +393,10 @@ def _stopped(failure: BaseException, performance: Performance) -> str:
     directory = performance.directory
     if not performance.shard.is_whole:
         return f"stopped: {why}"
-    return (
-        f"stopped: {why}; {len(performance.recorder.calls):,} calls are in {directory}, and"
-        f" `loadgen resume {directory}` goes on from there"
-    )
+    kept = f"stopped: {why}; {len(performance.recorder.calls):,} calls are in {directory}"
+    if performance.settings.history == "live" and performance.settings.state is None:
+        return kept
+    return f"{kept}, and `loadgen resume {directory}` goes on from there"
 
 
 def _finish(

@@ -53,10 +53,10 @@ class Unfinished:
         past.add_run(self.run)
         return past
 
-    def notes(self) -> dict[str, str]:
-        """What is to be known of a run that did not go through in one."""
+    def notes(self, *, at_s: float) -> dict[str, str]:
+        """What is to be known of a run that did not go through in one, and goes on at ``at_s``."""
         before = self.run.header.notes.get("resumed")
-        at = f"{self.past().ended_at:.1f} s"
+        at = f"{at_s:.1f} s"
         return {"resumed": f"{before}, {at}" if before else f"the run was broken off and went on at {at}"}
 
 

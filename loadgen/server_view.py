@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -184,7 +185,11 @@ class ServerView:
                 if response.status != 200:
                     return None
                 return float(orjson.loads(await response.read())["simulated_s"])
-        except (*NO_ANSWER, orjson.JSONDecodeError):
+        except (*NO_ANSWER, orjson.JSONDecodeError, asyncio.CancelledError) as error:
+            with contextlib.suppress(TargetError):  # it may have heard nevertheless
+                await self.release_clock()
+            if isinstance(error, asyncio.CancelledError):
+                raise
             return None
 
     async def release_clock(self) -> None:

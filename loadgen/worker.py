@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import json
 import signal
 import sys
@@ -65,6 +66,7 @@ def main() -> int:
         workload = load_workload(
             job.workload_path or settings.workload, seed=settings.seed, num_tasks=settings.num_tasks
         )
+        gc.freeze()  # it stays as long as the process
         outcome = perform(
             settings,
             workload,
@@ -87,15 +89,22 @@ async def _wait_for_start(clock: WallClock, *, starts_at: float) -> None:
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()
     really_at = float(sys.stdin.buffer.readline())
-    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _stop_without_employer)
+    run = asyncio.current_task()
+    assert run is not None, "called by the run"
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _stop_without_employer, run)
     clock.start(at=starts_at + (real_seconds() - really_at) * clock.rate)
     await clock.sleep_until(starts_at)
 
 
-def _stop_without_employer() -> None:
-    """Nothing more is said on standard input: its end means that the process at the other end is gone."""
+def _stop_without_employer(run: asyncio.Task[None]) -> None:
+    """Nothing more is said on standard input: its end means that the process at the other end is gone.
+
+    Or that it wants ``run`` to end, which may have heard so from the terminal already; a second signal would break off
+    its ending too.
+    """
     asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-    signal.raise_signal(signal.SIGINT)
+    if not run.cancelling():
+        signal.raise_signal(signal.SIGINT)
 
 
 def _no_summary(**_: Any) -> dict[str, Any]:
