@@ -90,8 +90,8 @@ TWO_OR_THREE_PIECES = (
     "How many chunks a text takes depends on the tokenizer, so runs of chunks of one kind count as one."
 )
 CUT_CALL = (
-    "Where max_tokens cuts a reply inside a tool call, how far the call had come depends on the tokenizer: the chunks "
-    "of its arguments may be missing, and that of its name."
+    "Where max_tokens cuts a reply inside a tool call, how far the arguments had come depends on the tokenizer: their "
+    "chunks may be missing."
 )
 LAST_WORDS = "Whether the last token shows text, so that the finishing chunk carries some, depends on the tokenizer."
 
@@ -273,23 +273,28 @@ def _steps(name: str, event: Any) -> list[str]:
 
 
 def _runs(events: Sequence[tuple[str, Any]]) -> list[str]:
-    """The steps, neighbours of one kind as one (TWO_OR_THREE_PIECES); interleaved choices are sorted apart."""
-    steps = [step for step, _ in events]
-    if any(step.endswith("1") and step[:4] in ("cont", "text", "reas", "name") for step in steps):
-        body = sorted(set(steps) - {"usage", "done"})
-        return [*body, *(step for step in steps if step in ("usage", "done"))]
-    runs: list[str] = []
-    for step in steps:
+    """The steps, neighbours of one kind as one (TWO_OR_THREE_PIECES); each choice's by themselves, as they interleave.
+
+    What belongs to no choice (usage, the end) comes last.
+    """
+    by_choice: dict[str, list[str]] = {}
+    for step, _ in events:
+        runs = by_choice.setdefault(_choice_of(step), [])
         if runs[-1:] != [step] and not (step.startswith(("name", "arguments")) and step in runs):
             runs.append(step)
-    return runs
+    rest = by_choice.pop("", [])
+    return [*(step for _, runs in sorted(by_choice.items()) for step in runs), *rest]
+
+
+def _choice_of(step: str) -> str:
+    """The index of the choice that a step is of; empty where it is of none."""
+    return "".join(filter(str.isdigit, step.partition("=")[0]))
 
 
 def _without_cut_calls(events: Sequence[tuple[str, Any]]) -> Sequence[tuple[str, Any]]:
     """CUT_CALL."""
-    if any(step.startswith("finish") and step.endswith("=length") for step, _ in events):
-        return [one for one in events if not one[0].startswith(("name", "arguments"))]
-    return events
+    cut = {_choice_of(step) for step, _ in events if step.startswith("finish") and step.endswith("=length")}
+    return [one for one in events if not (one[0].startswith("arguments") and _choice_of(one[0]) in cut)]
 
 
 def _events_by_step(theirs: Sequence[tuple[str, Any]], own: Sequence[tuple[str, Any]]) -> str | None:
