@@ -125,7 +125,7 @@ def export_runs(options: argparse.Namespace) -> int:
 def _export_all_charts(options: argparse.Namespace, to: str) -> int:
     """Every chart of the page as a picture, a file each."""
     folder: Path | None = options.output
-    if folder is None or folder.suffix in (".svg", ".png"):
+    if folder is None or folder.suffix.removeprefix(".") in PICTURES:
         raise ValueError(f"--to {to} writes one chart with --figure NAME, or all of them into a folder: -o FOLDER")
     browser = find_browser(options.browser)
     comparison = compare([load_run(path) for path in options.run])

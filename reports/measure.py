@@ -41,11 +41,8 @@ class RunColumns:
     tasks: TaskColumns
     samples: dict[str, Floats]
     evictions: EvictionColumns
-
-    @property
-    def window(self) -> Window | None:
-        """The part of the run that is measured; None: all of it."""
-        return window_of(self.header.settings, self.calls, self.tasks)
+    window: Window | None
+    """The part of the run that is measured; None: all of it."""
 
 
 def collect(
@@ -58,13 +55,15 @@ def collect(
 ) -> RunColumns:
     """The columns that everything here is computed from; each iterable is read once."""
     looks = list(samples)
+    made, done = call_columns(calls), task_columns(tasks)
     return RunColumns(
         header=header,
-        calls=call_columns(calls),
+        calls=made,
         tools=tool_columns(tools),
-        tasks=task_columns(tasks),
+        tasks=done,
         samples=sample_columns(looks),
         evictions=eviction_columns(looks),
+        window=window_of(header.settings, made, done),
     )
 
 

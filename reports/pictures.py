@@ -59,10 +59,10 @@ def draw(figures: Sequence[Figure], comparison: Comparison, *, to: str, browser:
     with tempfile.TemporaryDirectory(prefix="replayrig-charts-") as folder:
         page = Path(folder) / "charts.html"
         page.write_text(_PAGE.format(plotly=plotly_script(), charts=embedded_json(charts)), encoding="utf-8")
-        printed = _print(page, browser, Path(folder) / "profile")
+        printed, complaint = _print(page, browser, Path(folder) / "profile")
     pictures = [_content(uri) for uri in re.findall(r'<i title="data:([^"]*)">', printed)]
     if len(pictures) != len(figures):
-        raise ValueError(f"{browser} drew {len(pictures)} of {len(figures)} charts")
+        raise ValueError(f"{browser} drew {len(pictures)} of {len(figures)} charts{complaint}")
     return pictures
 
 
@@ -88,7 +88,8 @@ def _on_a_slide(figure: Figure, comparison: Comparison, to: str) -> dict[str, An
     return {"chart": made, "options": options}
 
 
-def _print(page: Path, browser: str, profile: Path) -> str:
+def _print(page: Path, browser: str, profile: Path) -> tuple[str, str]:
+    """What the page is in the end, and what the browser said last."""
     command = [
         browser,
         "--headless=new",
@@ -106,7 +107,8 @@ def _print(page: Path, browser: str, profile: Path) -> str:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         raise ValueError(f"{browser} did not draw the charts within {_TIMEOUT_S:g} s") from None
-    return done.stdout.decode("utf-8", "replace")
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return done.stdout.decode("utf-8", "replace"), f": {said[-1]}" if said else ""
 
 
 def _content(uri: str) -> bytes:

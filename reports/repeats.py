@@ -52,7 +52,6 @@ def _kind(run: LabelledRun) -> tuple[object, ...]:
         h.num_tasks,
         h.target,
         h.clock,
-        h.time_scale,
         h.profile,
         h.prefix_caching,
         json.dumps(settings, sort_keys=True, default=str),

@@ -52,7 +52,7 @@ def _values(path: Path) -> list[Any]:
     text = path.read_text(encoding="utf-8", errors="replace")
     try:
         return [json.loads(text)]
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     try:
         return [json.loads(line) for line in text.splitlines() if line.strip()]

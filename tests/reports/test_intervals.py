@@ -99,6 +99,15 @@ def test_repeated_runs_say_how_far_they_lie_apart() -> None:
     assert "95 % interval (Student's t): makespan 12.3 +- 3.8 s" in texts[2]
 
 
+def test_repeated_runs_stay_that_at_whatever_scale_the_machine_carried_them() -> None:
+    scales = ((45.6, "auto"), (29.6, "auto"))
+    runs = [run_of({"a": 10.0}, clock="wall", time_scale=at, settings={"time_scale": told}) for at, told in scales]
+    others = [run_of({"a": 10.0}, clock="wall", time_scale=at, settings={"time_scale": f"{at}"}) for at, _ in scales]
+
+    assert "2 repeated runs of react" in noise_statements(compare(runs).runs)[1]
+    assert "repeated runs of react" not in " ".join(noise_statements(compare(others).runs))
+
+
 def test_the_points_of_a_sweep_are_no_repeated_runs() -> None:
     runs = [run_of({"a": 10.0}, settings={"max_concurrency": load, "out": f"runs/{load}"}) for load in (1, 2)]
 
