@@ -188,7 +188,7 @@ def _print_errors(rows: list[dict[str, Any]], calibration: Calibration) -> None:
 
 
 def _print_best(fitted: list[dict[str, Any]], predicted: list[dict[str, Any]]) -> None:
-    """What no model of the machine can beat by much: the median answer to the very same requests in the other half."""
+    """A reference that knows no model: the median answer to the very same requests in the other half."""
     by_kind: dict[object, list[Timing]] = defaultdict(list)
     for row in fitted:
         by_kind[_kind(row)].append(_timing(row))

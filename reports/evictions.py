@@ -1,4 +1,4 @@
-"""Whose cached blocks were evicted, and when: what a server in the same process says with its samples."""
+"""Whose cached blocks were evicted, and when: what a server of ours says with its samples."""
 
 from __future__ import annotations
 

@@ -109,6 +109,7 @@ def test_every_key_of_the_summary_and_every_column_of_the_csv_is_documented() ->
     rows = {line.split("`")[1]: re.findall(r"`(\w+)`", line)[1:] for line in csv_rows}
 
     assert section_of("records.md", "summary.json") == keys
+    assert rows.keys() | {"server"} == TABLES.keys()
     assert {name: list(TABLES[name](run)) for name in rows} == rows
     assert list(TABLES["server"](run)) == ["at", *SERVER_COUNTS]
     assert f"it is {SCHEMA_VERSION}." in page

@@ -143,6 +143,7 @@ def test_batches_of_bench_latency_give_the_coefficients_back(
         ("[[]]", "not as vllm bench writes it"),
         ("3", "not as vllm bench writes it"),
         ("no JSON", "not JSON"),
+        ("[" * 200_000, "not JSON"),
     ],
 )
 def test_files_that_determine_nothing_are_refused_with_what_would(
