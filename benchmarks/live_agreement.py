@@ -37,6 +37,7 @@ _COUNTERS = {
     "total_output_tokens": "vllm:generation_tokens_total",
     "total_cached_tokens": "vllm:prefix_cache_hits_total",
 }
+_THEIRS = "vllm bench serve"
 _SHOWN = ("mean_ttft_ms", "mean_tpot_ms", "mean_e2el_ms")
 
 
@@ -49,16 +50,30 @@ def main() -> int:
     parser.add_argument("--max-concurrency", type=int, default=1, help="tasks at once")
     parser.add_argument("--max-calls-in-flight", type=int, default=1)
     parser.add_argument("--tool-latency-mean", type=float, default=0.05)
+    parser.add_argument(
+        "--endpoint", default="chat", help="chat, or completions: token ids, which nobody has to render"
+    )
+    parser.add_argument("--architectures", nargs="*", default=["react", "orchestrator"])
     parser.add_argument("--vllm", help="the vllm command, to compare with its bench serve")
     parser.add_argument("--tokenizer", help="for vllm bench serve: a folder with the model's tokenizer")
-    parser.add_argument("--num-prompts", type=int, default=60)
+    parser.add_argument("--num-prompts", type=int, default=60, help="single turns")
+    parser.add_argument("--prompt-tokens", type=int, default=2_000, help="of a single turn, as our tokenizer counts")
+    parser.add_argument("--output-tokens", type=int, default=64, help="of a single turn")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    for architecture in ("react", "orchestrator"):
+    for architecture in options.architectures:
         before = _page(options.base_url)
-        summary = _replay(options, options.workload, options.out / architecture, "--architecture", architecture)
+        summary = _replay(
+            options,
+            options.workload,
+            options.out / architecture,
+            "--architecture",
+            architecture,
+            "--endpoint",
+            options.endpoint,
+        )
         after = _page(options.base_url)
         print(f"{architecture}: {options.num_tasks} tasks, {summary['completed']:,} calls")
         _compare(summary, _on_the_server(before, after))
@@ -109,51 +124,69 @@ def _compare(ours: Mapping[str, Any], theirs: Mapping[str, float], name: str = "
 
 
 def _beside_vllm_bench(options: argparse.Namespace) -> None:
-    """The same single-turn prompts through both, in turns; the medians of the runs' means."""
-    texts = [filler(f"bench {number}", 400) for number in range(options.num_prompts)]
-    num_output_tokens = 48
+    """The same single-turn prompts through both, in turns, each beside what the server says of that run.
+
+    A busy machine makes the server slower from one run to the next; what a tool adds to it does not depend on that.
+    """
+    texts = [filler(f"bench {number}", options.prompt_tokens) for number in range(options.num_prompts)]
     workload, dataset = options.out / "single.jsonl", options.out / "custom.jsonl"
     write_trajectories(
         workload,
         [
             Trajectory(
                 task_id=f"single {number}",
-                turns=(Turn(user_message=str(text), num_output_tokens=num_output_tokens),),
+                turns=(Turn(user_message=str(text), num_output_tokens=options.output_tokens),),
             )
             for number, text in enumerate(texts)
         ],
     )
     dataset.write_text("".join(json.dumps({"prompt": text}) + "\n" for text in texts))
     options.num_tasks = len(texts)
-    found: dict[str, list[dict[str, float]]] = {"loadgen": [], "vllm bench serve": []}
+    found: dict[str, list[dict[str, float]]] = {"loadgen": [], _THEIRS: []}
     for repeat in range(options.repeats):
-        # The other tool sends the words as they are.
-        ours = _replay(options, str(workload), options.out / f"single-{repeat}", "--no-fit-prompts")
-        found["loadgen"].append({key: ours[key] for key in _SHOWN})
-        result = options.out / f"bench-{repeat}.json"
-        _reset(options.base_url)
-        subprocess.run(
-            [
-                *(options.vllm, "bench", "serve", "--backend", "openai-chat", "--base-url", options.base_url),
-                *("--endpoint", "/v1/chat/completions", "--dataset-name", "custom", "--dataset-path", str(dataset)),
-                *("--skip-chat-template", "--custom-output-len", str(num_output_tokens), "--ignore-eos"),
-                *("--num-prompts", str(len(texts)), "--max-concurrency", str(options.max_concurrency)),
-                *("--disable-shuffle", "--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result"),
-                *(("--tokenizer", options.tokenizer) if options.tokenizer else ()),
-                *("--result-filename", result.name, "--result-dir", str(options.out)),
-            ],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        said = json.loads(result.read_text())
-        found["vllm bench serve"].append({key: said[key] for key in _SHOWN})
-        print(f"  single turns, run {repeat + 1}:", {key: round(found["loadgen"][-1][key], 3) for key in _SHOWN})
-        print("    vllm bench serve:", {key: round(said[key], 3) for key in _SHOWN}, flush=True)
+        for name, said in (
+            # The other tool sends the words as they are.
+            (
+                "loadgen",
+                lambda: _replay(options, str(workload), options.out / f"single-{repeat}", "--no-fit-prompts"),  # noqa: B023
+            ),
+            (_THEIRS, lambda: _vllm_bench(options, dataset, f"bench-{repeat}.json")),  # noqa: B023
+        ):
+            _reset(options.base_url)
+            before = _page(options.base_url)
+            numbers = said()
+            server = _on_the_server(before, _page(options.base_url))
+            found[name].append({key: numbers[key] / server[key] for key in _SHOWN})
+            pairs = ", ".join(f"{key} {numbers[key]:,.2f} (the server {server[key]:,.2f})" for key in _SHOWN)
+            print(f"  run {repeat + 1}, {name}: {pairs}", flush=True)
+    print(
+        f"single turns: {len(texts)} prompts, against the server's histograms, medians of {options.repeats} runs each"
+    )
     medians = {
         name: {key: statistics.median(one[key] for one in runs) for key in _SHOWN} for name, runs in found.items()
     }
-    print(f"single turns: {len(texts)} prompts, medians of {options.repeats} runs each")
-    _compare(medians["loadgen"], medians["vllm bench serve"], "vllm bench serve")
+    for key in _SHOWN:
+        ours, theirs = medians["loadgen"][key], medians[_THEIRS][key]
+        print(f"  {key:14s} loadgen {ours - 1:+.2%}   {_THEIRS} {theirs - 1:+.2%}   apart by {ours / theirs - 1:+.2%}")
+
+
+def _vllm_bench(options: argparse.Namespace, dataset: Path, name: str) -> dict[str, float]:
+    subprocess.run(
+        [
+            *(options.vllm, "bench", "serve", "--backend", "openai-chat", "--base-url", options.base_url),
+            *("--endpoint", "/v1/chat/completions", "--dataset-name", "custom", "--dataset-path", str(dataset)),
+            *("--skip-chat-template", "--custom-output-len", str(options.output_tokens), "--ignore-eos"),
+            *("--num-prompts", str(options.num_prompts), "--max-concurrency", str(options.max_concurrency)),
+            *("--disable-shuffle", "--disable-tqdm", "--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result"),
+            *(("--tokenizer", options.tokenizer) if options.tokenizer else ()),
+            *("--result-filename", name, "--result-dir", str(options.out)),
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    said: dict[str, float] = json.loads((options.out / name).read_text())
+    return said
 
 
 def _reset(base_url: str) -> None:
