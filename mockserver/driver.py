@@ -269,12 +269,12 @@ class Driver:
 
     def _deliver(self, result: StepResult) -> None:
         at = result.at
+        for request in result.finished:  # before the others: an agent waits for the end to go on
+            self._forget(request.request_id, at)
         if self._num_watched:
             for request in result.sampled:
                 if request.watched and not request.is_finished:
                     self._generation_by_id[request.request_id].advance(at)
-        for request in result.finished:
-            self._forget(request.request_id, at)
         self.lag.record(self.clock.now() - at)
 
     def _forget(self, request_id: str, at: float) -> None:
