@@ -9,7 +9,7 @@ from loadgen.context import Conversation, Message
 from traces.record import CallRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Call:
     """What an agent asks of the model."""
 
@@ -26,7 +26,7 @@ class Call:
     """Whether the architecture adds it to what was recorded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Completion:
     """What came back. Instants are the client's, in seconds of the run's clock."""
 
@@ -66,7 +66,7 @@ class Transport(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class DoneCall:
     """A call that has ended."""
 

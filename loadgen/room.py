@@ -80,11 +80,9 @@ def _measure(tools: Sequence[str], messages: Sequence[Message], size: Callable[[
 
 def _bound(text: str) -> int:
     """A text has no more tokens than bytes; most histories are far enough from the limit for that to do."""
-    return (
-        len(text.token_ids) // tokens.TOKEN_BYTES
-        if isinstance(text, TokenText)
-        else len(text.encode("utf-8", "replace"))
-    )
+    if isinstance(text, TokenText):
+        return len(text.token_ids) // tokens.TOKEN_BYTES
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 @functools.lru_cache(maxsize=65_536)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from dataclasses import dataclass
@@ -66,11 +67,16 @@ class ToolTimes:
         if self.mean_s == 0 and not self.by_domain:
             return 0.0
         again = f"/{attempt}" if attempt else ""
-        rng = random.Random(f"{self.seed}/tool/{task_id}/{call.call_id}{again}")
-        if self.by_domain:
-            return DOMAIN_TIMES.get(call.domain, OTHER_DOMAINS).draw(rng)
-        return rng.expovariate(1 / self.mean_s)
+        seed = f"{self.seed}/tool/{task_id}/{call.call_id}{again}"
+        return _drawn_s(seed, DOMAIN_TIMES.get(call.domain, OTHER_DOMAINS) if self.by_domain else None, self.mean_s)
 
     def is_remote(self, domain: str) -> bool:
         """Whether a domain's tools take none of our workers."""
         return DOMAIN_TIMES.get(domain, OTHER_DOMAINS).is_remote
+
+
+@functools.lru_cache(maxsize=65_536)
+def _drawn_s(seed: str, domain_times: DomainTimes | None, mean_s: float) -> float:
+    """One time; remembered, because seeding costs far more than drawing and every architecture asks for the same."""
+    rng = random.Random(seed)
+    return rng.expovariate(1 / mean_s) if domain_times is None else domain_times.draw(rng)

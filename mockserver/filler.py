@@ -7,24 +7,23 @@ put, and the ids are known without tokenising.
 from __future__ import annotations
 
 import functools
+import itertools
 import random
+import re
 
-from mockserver.tokens import TOKEN_BYTES, TokenText, encoding, pack
+from mockserver.tokens import TOKEN_BYTES, TokenText, pack, ranks
 
 _POOL_WORDS = 1 << 16
+_NUM_KNOWN_PIECES = 40_000
+_WORD = re.compile(rb" [a-z]{3,9}").fullmatch
 _NUM_UNIQUE_WORDS = 3  # 3 words of about 5,000: one chance in 10^11 that two fillers start alike
 
 
 @functools.cache
 def _words() -> list[tuple[int, str]]:
     """Lower-case English-looking words of 3 to 9 letters that are one token with their leading space."""
-    tokeniser = encoding()
-    words = []
-    for token_id in range(256, 40_000):
-        piece = tokeniser.decode_single_token_bytes(token_id)
-        if 4 <= len(piece) <= 10 and piece[:1] == b" " and piece[1:].isalpha() and piece[1:].islower():
-            words.append((token_id, piece.decode("ascii")))
-    return words
+    pieces = itertools.islice(ranks().items(), _NUM_KNOWN_PIECES)
+    return [(token_id, piece.decode("ascii")) for piece, token_id in pieces if _WORD(piece)]
 
 
 @functools.cache

@@ -6,10 +6,10 @@ others by their first line. A run is a directory (see ``RunWriter``) whose versi
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import gzip
-import hashlib
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -117,6 +117,10 @@ def forget_run(directory: Path) -> None:
         (directory / name).unlink(missing_ok=True)
 
 
+_MOST_PENDING = 256
+"""Records that are written together, at most: some 100 KB."""
+
+
 class RunWriter:
     """Writes a run directory while the run goes on: whatever was recorded survives a kill -9.
 
@@ -124,8 +128,8 @@ class RunWriter:
     ``summary.json`` (when the run has ended). A directory that holds an older run is started afresh, except by whoever
     has locked it to go on after its last whole records.
 
-    ``together``: records are written with the next sample and not at once, for runs that take seconds and can be done
-    again; a kill then takes those since the last sample.
+    ``together``: records are written some hundred at a time and not at once, for runs that take seconds and can be
+    done again; a kill then takes the last of them.
     """
 
     def __init__(
@@ -134,16 +138,16 @@ class RunWriter:
         directory.mkdir(parents=True, exist_ok=True)
         self._lock = goes_on or RunLock(directory)
         self._directory = directory
-        self._hashes = {name: hashlib.sha256() for name in _RECORD_FILES}
         (directory / "summary.json").unlink(missing_ok=True)
         self._together = together
-        self._pending: dict[str, list[bytes]] = {name: [] for name in _RECORD_FILES}
+        self._pending: dict[str, list[object]] = {name: [] for name in _RECORD_FILES}
+        self._num_pending = 0
         # Unbuffered: each record is one write() that the kernel keeps even when this process is killed.
         self._files: dict[str, IO[bytes]] = {}
         for name in _RECORD_FILES:
             path = directory / f"{name}.jsonl"
             if goes_on is not None:
-                self._hashes[name].update(_keep_whole_lines(path))
+                _keep_whole_lines(path)
             self._files[name] = path.open("wb" if goes_on is None else "ab", buffering=0)
         _write_json(directory / "run.json", header)
 
@@ -170,11 +174,6 @@ class RunWriter:
     def sample(self, record: ServerSample) -> None:
         """The server was looked at."""
         self._append("server", record)
-        self._write_pending()
-
-    def digest(self) -> str:
-        """sha256 over every record written so far, in the order it was written."""
-        return hashlib.sha256(b"".join(one.digest() for one in self._hashes.values())).hexdigest()
 
     def finish(self, header: RunHeader, summary: dict[str, Any]) -> None:
         """The run has ended: its final header and its summary replace what stood there at the start."""
@@ -195,18 +194,20 @@ class RunWriter:
                 file.close()
 
     def _append(self, name: str, record: object) -> None:
-        line = orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
-        self._hashes[name].update(line)
-        if self._together:
-            self._pending[name].append(line)
-        else:
-            self._write(name, line)
+        if not self._together:
+            self._write(name, _line(record))
+            return
+        self._pending[name].append(record)
+        self._num_pending += 1
+        if self._num_pending == _MOST_PENDING:
+            self._write_pending()
 
     def _write_pending(self) -> None:
-        for name, lines in self._pending.items():
-            if lines:
-                whole, self._pending[name] = b"".join(lines), []
-                self._write(name, whole)
+        self._num_pending = 0
+        for name, records in self._pending.items():
+            if records:
+                lines, self._pending[name] = b"".join(map(_line, records)), []
+                self._write(name, lines)
 
     def _write(self, name: str, lines: bytes) -> None:
         file = self._files[name]
@@ -298,16 +299,14 @@ def _replace(path: Path, content: bytes) -> None:
         raise
 
 
-def _keep_whole_lines(path: Path) -> bytes:
-    """Cut off what a kill left of a last line; returns the rest."""
-    try:
-        with path.open("r+b") as file:
-            content = file.read()
-            whole = content[: content.rfind(b"\n") + 1]
-            file.truncate(len(whole))
-    except FileNotFoundError:
-        return b""
-    return whole
+def _line(record: object) -> bytes:
+    return orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _keep_whole_lines(path: Path) -> None:
+    """Cut off what a kill left of a last line."""
+    with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
+        file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

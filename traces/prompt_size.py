@@ -34,7 +34,12 @@ def tool_call_overhead(name: str) -> int:
 
 def tool_call_tokens(call: ToolCall) -> int:
     """Tokens of a tool call in a reply."""
-    return tool_call_overhead(call.name) + tokens.count(call.arguments)
+    return tool_call_overhead(call.name) + _num_tokens(call.arguments)
+
+
+@functools.lru_cache(maxsize=65_536)
+def _num_tokens(text: str) -> int:
+    return tokens.count(text)
 
 
 def reply_tokens(turn: Turn) -> int:

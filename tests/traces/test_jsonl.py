@@ -209,25 +209,21 @@ def test_what_was_recorded_is_on_disk_before_the_run_ends(tmp_path: Path) -> Non
     writer.close()
 
 
-def test_records_that_are_written_together_are_there_after_each_sample_and_in_the_end(tmp_path: Path) -> None:
+def test_records_that_are_written_together_are_there_from_time_to_time_and_in_the_end(tmp_path: Path) -> None:
     alone, together = tmp_path / "alone", tmp_path / "together"
     sizes: list[int] = []
     with RunWriter(alone, a_header()) as one, RunWriter(together, a_header(), together=True) as other:
-        for number in range(3):
+        for number in range(300):
             for writer in (one, other):
                 writer.call(a_call(number))
+                writer.sample(SAMPLE)
             sizes.append((together / "calls.jsonl").stat().st_size)
-            if number == 1:
-                for writer in (one, other):
-                    writer.sample(SAMPLE)
-                sizes.append((together / "calls.jsonl").stat().st_size)
-        digests = one.digest(), other.digest()
 
-    line = (alone / "calls.jsonl").stat().st_size // 3
-    assert sizes == [0, 0, 2 * line, 2 * line]
+    num_written = (together / "calls.jsonl").read_bytes().count(b"\n")
+    assert (sizes[0], num_written) == (0, 300)
+    assert 2 <= len(set(sizes)) < 10, "a few writes, long before the end"
     for name in ("calls.jsonl", "server.jsonl"):
         assert (together / name).read_bytes() == (alone / name).read_bytes()
-    assert digests[0] == digests[1]
 
 
 def test_a_record_cut_by_a_kill_is_left_out(tmp_path: Path) -> None:
@@ -284,17 +280,6 @@ def test_an_older_run_in_the_same_folder_is_started_afresh(tmp_path: Path) -> No
     assert (run.calls, run.summary) == ([], {})
 
 
-def test_the_digest_is_that_of_the_records(tmp_path: Path) -> None:
-    digests = []
-    for name, calls in (("a", [0, 1]), ("b", [0, 1]), ("c", [1, 0])):
-        with RunWriter(tmp_path / name, a_header()) as writer:
-            for index in calls:
-                writer.call(a_call(index))
-            digests.append(writer.digest())
-
-    assert digests[0] == digests[1] != digests[2]
-
-
 def test_one_process_at_a_time_writes_to_a_run(tmp_path: Path) -> None:
     with RunWriter(tmp_path, a_header()) as writer:
         writer.call(a_call(0))
@@ -309,12 +294,12 @@ def test_a_writer_goes_on_after_the_last_whole_record(tmp_path: Path) -> None:
     with RunWriter(tmp_path, a_header()) as writer:
         writer.call(a_call(0))
         writer.call(a_call(1))
-        digest = writer.digest()
     path = tmp_path / "calls.jsonl"
-    path.write_bytes(path.read_bytes()[:-5])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5])
 
     with RunWriter(tmp_path, a_header(), goes_on=RunLock(tmp_path)) as writer:
         writer.call(a_call(1))
 
     assert read_run(tmp_path).calls == [a_call(0), a_call(1)]
-    assert writer.digest() == digest
+    assert path.read_bytes() == whole
