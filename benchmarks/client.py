@@ -38,7 +38,8 @@ def _messages() -> list[dict[str, Any]]:
 async def _replayrig(url: str, num_calls: int, num_streams: int) -> dict[str, Any]:
     from loadgen.call import Call
     from loadgen.context import Conversation
-    from loadgen.transports.http import HttpTransport, Target
+    from loadgen.target import Target
+    from loadgen.transports.http import HttpTransport
     from mockserver.clock import WallClock
 
     # scripted=False: a server that is not ours gets no recorded reply.

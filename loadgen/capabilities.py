@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from loadgen.call import Call, Completion
 from loadgen.context import Conversation, user_message
 from loadgen.prompt_ids import PromptIds
-from loadgen.server_view import TargetError
-from loadgen.transports.http import HttpTransport, Target
+from loadgen.target import Target, TargetError
+from loadgen.transports.http import HttpTransport
 from mockserver.clock import Clock
 
 _PROBE_TOKENS = 3

@@ -12,7 +12,8 @@ import contextlib
 from dataclasses import dataclass
 
 from loadgen.call import Call, Completion, Transport
-from loadgen.server_view import ServerView, TargetError
+from loadgen.server_view import ServerView
+from loadgen.target import TargetError
 from mockserver.clock import WallClock
 
 _POLL_S = 0.02
@@ -67,9 +68,9 @@ class Opening:
             with contextlib.suppress(TargetError):  # the server has gone, and its clock with it
                 await self.view.release_clock()
 
-    def in_words(self) -> str:
-        """What happened, for the run's header."""
-        return (
-            f"both clocks stood still for {self.elapsed_s:.2g} s while the first {self.num_calls:,} calls were sent"
-            " and read"
-        )
+    def notes(self) -> dict[str, str]:
+        """What happened, for the run's header; nothing where the clocks have not been released."""
+        if not self.elapsed_s:
+            return {}
+        stood = f"both clocks stood still for {self.elapsed_s:.2g} s"
+        return {"start": f"{stood} while the first {self.num_calls:,} calls were sent and read"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from loadgen.config import Settings
-from loadgen.server_view import TargetError
+from loadgen.target import TargetError
 from mockserver.clock import WallClock
 from mockserver.node_settings import NODE_SETTINGS
 from mockserver.settings import flag_of

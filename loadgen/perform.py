@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
+import functools
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -13,30 +13,27 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from loadgen import doors, prompt_making
+from loadgen import doors
 from loadgen.architectures import assumptions
 from loadgen.call import Transport
-from loadgen.config import OWN_MOCK, Settings
+from loadgen.config import Settings
 from loadgen.doors import Door
 from loadgen.harness import Harness
 from loadgen.live import LiveView
+from loadgen.metrics import MetricsPage
 from loadgen.own_load import OwnLoad
-from loadgen.own_mock import own_mock
 from loadgen.past import Past
-from loadgen.prompt_making import histories
 from loadgen.reachable import CheckedTransport
 from loadgen.recorder import LagLimit, Recorder
 from loadgen.resume import SHARD, Unfinished
 from loadgen.run import GaveUp, first_of, replay
 from loadgen.schedule import CallSchedule, read_schedule
-from loadgen.server_view import ServerView, TargetError, new_session
 from loadgen.shard import Shard
 from loadgen.state import StateKeeper, open_state
 from loadgen.stores.store import shown
-from loadgen.transports.http import Target
+from loadgen.target import TargetError
 from loadgen.transports.inprocess import build_machine
 from loadgen.transports.patient import CappedTransport, RetryingTransport
-from loadgen.warm_up import send_warm_ups
 from mockserver import tokens
 from mockserver.clock import Clock, VirtualClock, WallClock, cpu_seconds, real_seconds, run_virtual, run_wall
 from traces.jsonl import RunWriter, read_header, read_summary
@@ -112,72 +109,14 @@ class Performance:
         """The run in process, in real time."""
         await self._in_process(WallClock(self.time_scale))
 
-    async def over_http(self) -> None:
-        """The run over HTTP, against a mock of our own or the server at the given URL."""
-        if self.shard.server_url is not None:
-            await self._at_url(self.shard.server_url)
-        elif self.settings.target == OWN_MOCK:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            log_file = self.directory / "server.log"
-            async with own_mock(self.settings, time_scale=self.time_scale, log_file=log_file) as url:
-                await self._at_url(url)
-        else:
-            await self._at_url(self.settings.target)
-
     async def _in_process(self, clock: Clock) -> None:
-        async with self._state(clock) as state:
+        async with self.state(clock) as state:
             await _start_at(clock, self.past)
             async with doors.in_process(build_machine(self.settings, clock)) as door:
-                await self._through(door, clock, state=state)
-
-    async def _at_url(self, url: str) -> None:
-        settings = self.settings
-        async with new_session() as session:
-            headers = settings.headers()
-            server = ServerView(target=Target(base_url=url, model="", headers=headers), session=session)
-            await server.find_out(ready_timeout_s=settings.ready_check_timeout_sec)
-            rate = _agreed_rate(settings, server, self.time_scale)
-            clock = WallClock(rate)
-            target = Target(
-                base_url=url,
-                model=settings.model or server.model_names[0],
-                headers=headers,
-                extra_body=settings.more_body() | ({"cache_salt": uuid.uuid4().hex} if settings.cache_bust else {}),
-                scripted=server.is_mock,
-                exact=settings.exact_lengths,
-                keeps_answers=settings.history == "live",
-            )
-            tasks = self.shard.of(self.workload.trajectories)
-            if server.is_mock:
-                prompts = prompt_making.for_mock(settings, target)
-            else:
-                prompts = await prompt_making.for_foreign(
-                    settings, server, target, tasks, clock=clock, shard=self.shard
-                )
-                self.notes["server"] = "; ".join(prompts.notes)
-            async with self._state(clock) as state:
-                if self.shard.is_first and self.past.is_empty:
-                    if settings.num_warmups:
-                        await send_warm_ups(prompts.target, clock, settings.num_warmups, prompts.prompt_ids)
-                    if settings.reset_prefix_cache:
-                        await server.reset_prefix_cache()
-                async with doors.over_http(
-                    prompts.target,
-                    clock,
-                    server,
-                    client=settings.client,
-                    prompt_ids=prompts.prompt_ids,
-                    warm_up=histories(tasks) if server.is_mock else (),
-                    starts_at=self.past.ended_at,
-                    wait_for_start=self.shard.wait_for_start,
-                    is_alone=self.shard.is_whole,
-                ) as door:
-                    assert self.header is None, "one performance, one run"
-                    door_for_agents = replace(door, transport=prompts.around(door.transport))
-                    await self._through(door_for_agents, clock, target=url, server=server, state=state)
+                await self.through(door, clock, state=state)
 
     @asynccontextmanager
-    async def _state(self, clock: Clock) -> AsyncIterator[StateKeeper | None]:
+    async def state(self, clock: Clock) -> AsyncIterator[StateKeeper | None]:
         """The agents' state, where it is to be kept."""
         settings = self.settings
         if settings.state is None:
@@ -194,17 +133,17 @@ class Performance:
         ) as state:
             yield state
 
-    async def _through(
+    async def through(
         self,
         door: Door,
         clock: Clock,
         *,
         target: str | None = None,
-        server: ServerView | None = None,
+        page: MetricsPage | None = None,
         state: StateKeeper | None = None,
     ) -> None:
         settings = self.settings
-        header = self.header = self._first_header(clock, target, server)
+        header = self.header = self._first_header(clock, target, page)
         before = self.unfinished
         writer = RunWriter(
             self.directory, header, goes_on=before.lock if before else None, together=settings.is_virtual
@@ -240,8 +179,7 @@ class Performance:
             self.complete = True
         finally:
             self.server_lag = door.lag()
-            if door.opening is not None and door.opening.elapsed_s:
-                self.notes["start"] = door.opening.in_words()
+            self.notes |= door.notes()
 
     def _sample_period_s(self, rate: float | None) -> float:
         if self.settings.sample_period is not None:
@@ -260,11 +198,10 @@ class Performance:
             transport = CappedTransport(transport, asyncio.Semaphore(most))
         return transport
 
-    def _first_header(self, clock: Clock, target: str | None, server: ServerView | None) -> RunHeader:
+    def _first_header(self, clock: Clock, target: str | None, page: MetricsPage | None) -> RunHeader:
         settings = self.settings
         is_ours = settings.is_own_machine
         profile, config = settings.resolve()
-        page = server.first_page if server is not None else None
         return RunHeader(
             run_id=self.run_id,
             architecture=settings.architecture,
@@ -354,7 +291,9 @@ def perform(
         elif settings.is_in_process:
             run_wall(performance.in_process_wall_time)
         else:
-            run_wall(performance.over_http)
+            from loadgen.perform_http import over_http  # noqa: PLC0415  (importing aiohttp takes a third of a second)
+
+            run_wall(functools.partial(over_http, performance))
     except KeyboardInterrupt:
         if performance.recorder is None:
             raise
@@ -496,14 +435,3 @@ def _version() -> str:
 def _lag_of(summary: dict[str, Any], name: str, num_samples: int) -> Lag | None:
     p50_s, p99_s, max_s = (summary[f"{kind}_{name}_s"] for kind in ("p50", "p99", "max"))
     return None if p50_s is None else Lag(p50_s=p50_s, p99_s=p99_s, max_s=max_s, num_samples=num_samples)
-
-
-def _agreed_rate(settings: Settings, server: ServerView, own_mock_rate: float) -> float:
-    """The server's time scale, which a given one must not contradict."""
-    if settings.target == OWN_MOCK:
-        return own_mock_rate
-    rate = server.time_scale or 1.0
-    asked = settings.fixed_time_scale
-    if asked is not None and asked != rate:
-        raise TargetError(f"{settings.target} runs at time scale {rate:g}, not at the {asked:g} of --time-scale")
-    return rate

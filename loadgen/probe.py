@@ -25,7 +25,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from loadgen.transports.http import refusal
+from loadgen.target import refusal
 from loadgen.transports.sse import StreamedAnswer
 from mockserver.clock import Clock, WallClock, run_wall
 from mockserver.filler import filler
@@ -234,13 +234,12 @@ def _task(record: CallRecord, *, ended_at: float) -> TaskRecord:
     )
 
 
-NAME = "probe"
-HELP = "send the requests to a live server that let reports calibrate determine its cost"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Send a list of probes; exit code 1 where some failed, 2 for wrong input."""
-    parser = OneLineParser(prog="loadgen probe", description=HELP)
+    parser = OneLineParser(
+        prog="loadgen probe",
+        description="Send requests from which `reports calibrate` tells a live server's costs apart.",
+    )
     parser.add_argument(
         "probes", nargs="?", type=Path, metavar="FILE", help="a list as `reports probes` prints it (default: its whole)"
     )

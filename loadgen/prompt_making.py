@@ -29,9 +29,9 @@ from loadgen.prompt_ids import PromptIds
 from loadgen.rehearsal import rehearse
 from loadgen.server_view import FITTED_MARGIN, MARGIN, ServerView
 from loadgen.shard import Shard
+from loadgen.target import Target
 from loadgen.token_counts import TokenCounts
 from loadgen.transports.fitted import FittedTransport
-from loadgen.transports.http import Target
 from loadgen.vocabulary import find_vocabulary
 from mockserver.clock import Clock, real_seconds
 from traces.trajectory import Trajectory

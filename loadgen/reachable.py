@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from loadgen.call import Call, Completion, Transport
-from loadgen.server_view import TargetError
-from loadgen.transports.http import one_line
+from loadgen.target import TargetError, one_line
 from mockserver.clock import WallClock, real_seconds
 
 _PAUSE_S = 0.5

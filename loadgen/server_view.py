@@ -14,7 +14,8 @@ import orjson
 from loadgen.context import Conversation
 from loadgen.metrics import MetricsPage
 from loadgen.room import num_tokens
-from loadgen.transports.http import KEEP_ALIVE_S, Target, one_line, refusal
+from loadgen.target import Target, TargetError, one_line, refusal
+from loadgen.transports.http import KEEP_ALIVE_S
 from mockserver.clock import Clock, WallClock
 from traces.record import SERVER_COUNTS, Lag, ServerSample
 
@@ -27,10 +28,6 @@ FITTED_MARGIN = 1.01
 """Prompts that were fitted are as long as ours, or a few tokens longer."""
 NO_ANSWER = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 """What a question ends in where nobody answers it."""
-
-
-class TargetError(Exception):
-    """A server cannot be used as a target; the text says why."""
 
 
 @dataclass(eq=False, slots=True)

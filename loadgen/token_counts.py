@@ -10,7 +10,7 @@ import orjson
 
 from loadgen.context import Message, user_message
 from loadgen.server_view import NO_ANSWER, ServerView
-from loadgen.transports.http import Target, one_line, refusal
+from loadgen.target import Target, one_line, refusal
 from mockserver.clock import WallClock
 
 Count = Callable[[Sequence[Message], Sequence[str]], Awaitable[int]]

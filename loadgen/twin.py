@@ -8,7 +8,7 @@ from typing import Any
 
 from loadgen.config import IN_PROCESS, Settings
 from loadgen.perform import Outcome
-from loadgen.server_view import TargetError
+from loadgen.target import TargetError
 from traces.jsonl import read_header
 
 _SAYS_NOTHING = frozenset(

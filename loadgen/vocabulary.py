@@ -5,8 +5,8 @@ from __future__ import annotations
 import aiohttp
 import orjson
 
-from loadgen.server_view import NO_ANSWER, ServerView, TargetError
-from loadgen.transports.http import Target, one_line, refusal
+from loadgen.server_view import NO_ANSWER, ServerView
+from loadgen.target import Target, TargetError, one_line, refusal
 from mockserver.filler import filler
 
 _NUM_TEXTS = 8

@@ -7,8 +7,8 @@ import asyncio
 from loadgen.call import Call
 from loadgen.context import Conversation, user_message
 from loadgen.prompt_ids import PromptIds
-from loadgen.server_view import TargetError
-from loadgen.transports.http import HttpTransport, Target
+from loadgen.target import Target, TargetError
+from loadgen.transports.http import HttpTransport
 from mockserver.clock import Clock
 from mockserver.filler import filler
 from traces.prompt_size import END_OF_TURN_TOKENS

@@ -21,8 +21,8 @@ from pydantic import TypeAdapter
 from loadgen.config import Settings
 from loadgen.perform import RunError, perform
 from loadgen.resume import has_run, take_up
-from loadgen.server_view import TargetError
 from loadgen.shard import Shard
+from loadgen.target import TargetError
 from mockserver.clock import WallClock, real_seconds
 from traces.jsonl import TraceError
 from traces.workload import load_workload

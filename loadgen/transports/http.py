@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import TracebackType
-from typing import Any
 
 import aiohttp
 import orjson
@@ -19,8 +18,9 @@ import orjson
 from loadgen.call import Call, Completion
 from loadgen.context import Conversation
 from loadgen.prompt_ids import PromptIds
+from loadgen.target import Target, one_line, refusal
 from loadgen.transports.said import Said
-from loadgen.transports.sse import StreamedAnswer, error_text
+from loadgen.transports.sse import StreamedAnswer
 from mockserver.clock import Clock
 
 KEEP_ALIVE_S = 4.0
@@ -30,33 +30,6 @@ _READ_BUFFER_BYTES = 1 << 20
 _NUM_WARM_CONNECTIONS = 320
 _CONNECT_TIMEOUT_S = 60.0
 """A host that does not answer at all is an error after this long; waiting for an answer has no limit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """A server to send calls to."""
-
-    base_url: str
-    """With or without its ``/v1``."""
-    model: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
-    scripted: bool = True
-    """Send the recorded answer along, which servers of ours give."""
-    exact: bool = False
-    """Make a server that is not ours answer as long as the recording did, in text."""
-    keeps_answers: bool = False
-    """Tell what the server said."""
-
-    @property
-    def api_url(self) -> str:
-        """The base URL with its ``/v1``."""
-        return f"{self.root_url}/v1"
-
-    @property
-    def root_url(self) -> str:
-        """The base URL without its ``/v1``."""
-        return self.base_url.rstrip("/").removesuffix("/v1")
 
 
 class HttpTransport:
@@ -244,26 +217,9 @@ def _script(call: Call) -> tuple[bytes, ...]:
     )
 
 
-def one_line(error: BaseException) -> str:
-    """An exception as one line that names its kind."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
-
-
 def _seconds(retry_after: str | None) -> float | None:
     """The header's seconds; a date in it is not worth a calendar here."""
     try:
         return None if retry_after is None else max(0.0, float(retry_after))
     except ValueError:
         return None
-
-
-def refusal(status: int, body: bytes) -> str:
-    """One line that says why the server refused."""
-    try:
-        said = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        text = " ".join(body[:200].decode("utf-8", "replace").split())
-        return f"HTTP {status}: {text}" if text else f"HTTP {status}"
-    if isinstance(said, dict):
-        said = said.get("error", said.get("detail", said))
-    return f"HTTP {status}: {error_text(said)}"

@@ -12,7 +12,7 @@ import openai
 import orjson
 
 from loadgen.call import Call, Completion
-from loadgen.transports.http import Target, one_line
+from loadgen.target import Target, one_line
 from loadgen.transports.said import Said
 from mockserver.clock import Clock
 

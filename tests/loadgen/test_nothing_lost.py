@@ -19,7 +19,7 @@ import pytest
 from loadgen.__main__ import main
 from loadgen.call import Call, Completion
 from loadgen.reachable import CheckedTransport
-from loadgen.server_view import TargetError
+from loadgen.target import TargetError
 from tests.loadgen.stores.servers import free_port
 from tests.loadgen.test_resume import of_the_client, write_workload
 from tests.loadgen.transports.test_http import make_call

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from loadgen import doors
+from loadgen.http_door import over_http
 from loadgen.server_view import ServerView, new_session
-from loadgen.transports.http import Target
+from loadgen.target import Target
 from mockserver.clock import WallClock
 from tests.mockserver.api.conftest import FAST, connected
 
@@ -24,7 +24,7 @@ async def test_a_run_that_is_broken_off_in_its_first_instant_lets_the_servers_cl
         await view.find_out()
 
         async def run() -> None:
-            async with doors.over_http(target, clock, view):
+            async with over_http(target, clock, view):
                 raise BrokenOff(server_clock.is_held)
 
         with pytest.raises(ExceptionGroup) as caught:

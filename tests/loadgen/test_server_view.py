@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from loadgen import capabilities
-from loadgen.server_view import ServerView, TargetError, new_session
-from loadgen.transports.http import Target
+from loadgen.server_view import ServerView, new_session
+from loadgen.target import Target, TargetError
 from mockserver.clock import WallClock
 from tests.loadgen.sse_server import DONE, STOP, TOKEN, USAGE, scripted_server, serving
 from traces.record import SERVER_COUNTS

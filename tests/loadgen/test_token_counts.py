@@ -10,8 +10,8 @@ from aiohttp import web
 
 from loadgen.context import user_message
 from loadgen.server_view import ServerView, new_session
+from loadgen.target import Target
 from loadgen.token_counts import CountError, TokenCounts
-from loadgen.transports.http import Target
 from tests.loadgen.sse_server import serving
 
 HELLO = [user_message("hello")]

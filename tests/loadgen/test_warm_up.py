@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
-from loadgen.server_view import TargetError
-from loadgen.transports.http import Target
+from loadgen.target import Target, TargetError
 from loadgen.warm_up import send_warm_ups
 from mockserver.clock import WallClock
 from tests.loadgen.sse_server import DONE, ROLE, STOP, TOKEN, USAGE, scripted_server

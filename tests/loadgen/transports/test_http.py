@@ -9,7 +9,8 @@ from aiohttp import web
 from loadgen.call import Call, Completion
 from loadgen.context import Conversation, user_message
 from loadgen.prompt_ids import PromptIds
-from loadgen.transports.http import HttpTransport, Target
+from loadgen.target import Target
+from loadgen.transports.http import HttpTransport
 from mockserver import tokens
 from mockserver.clock import WallClock
 from mockserver.prompt import PromptEncoder

@@ -4,7 +4,7 @@ from aiohttp import web
 
 from loadgen.call import Call, Completion
 from loadgen.context import Conversation, user_message
-from loadgen.transports.http import Target
+from loadgen.target import Target
 from loadgen.transports.openai_sdk import OpenAITransport
 from mockserver.clock import WallClock
 from tests.loadgen.sse_server import DONE, ROLE, STOP, TOKEN, USAGE, ScriptedServer, scripted_server
