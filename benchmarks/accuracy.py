@@ -126,14 +126,15 @@ def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timin
     start = min(row["send_wall"] for row in rows) - 10
 
     async def run(clock: VirtualClock) -> list[Timing]:
-        fit = calibration.fit
-
         def frontend_delay_s(num_prompt_tokens: int) -> float:
-            if clock.now() < _PRIME_S:
-                return 0.0
-            return fit["frontend_s"].value + fit["frontend_per_prompt_token_s"].value * num_prompt_tokens
+            return 0.0 if clock.now() < _PRIME_S else calibration.frontend_delay_s(num_prompt_tokens)
 
-        driver = Driver(Engine(config, calibration.step_cost), clock, frontend_delay_s=frontend_delay_s)
+        driver = Driver(
+            Engine(config, calibration.step_cost),
+            clock,
+            frontend_delay_s=frontend_delay_s,
+            frontend_latency_s=calibration.frontend_latency_s,
+        )
 
         async def send(number: int, row: dict[str, Any]) -> Timing:
             sent_at = row["send_wall"] - start

@@ -12,15 +12,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import json
 import random
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 import numpy as np
+import orjson
 
 from loadgen.probe import Probe, Prober, read_probes
 from mockserver.clock import Clock, VirtualClock, WallClock, run_virtual, run_wall
@@ -59,11 +58,16 @@ def main() -> int:
     )
     loads = {"probes": _as_chains(read_probes(listed)), "agents": _agents()}
     measured = run_wall(lambda: _measure(loads, options.base_url))
+    for name, both in measured.items():
+        for number, calls in enumerate(both):
+            lines = b"".join(orjson.dumps(call, option=orjson.OPT_APPEND_NEWLINE) for call in calls)
+            (options.out / f"{name}-{number}.jsonl").write_bytes(lines)
     limits = SchedulerLimits(max_num_batched_tokens=options.max_num_batched_tokens)
     calibration = calibrate([measured["probes"][0]], limits)
     for one in calibration.fit.coefficients:
         scale, unit = UNITS[one.name]
         print(f"{one.name:28s} {one.value * scale:9.4g} ({one.low * scale:.4g} to {one.high * scale:.4g}) {unit}")
+    print(f"{calibration.frontend_work_share:.1%} of frontend_s is work that the next request waits for")
     for name, (first, second) in measured.items():
         if name == "agents":
             predicted = _predict(loads[name], first, calibration, options.block_size)
@@ -71,9 +75,6 @@ def main() -> int:
         predicted = _predict(loads[name], second, calibration, options.block_size)
         print(f"{name}: mock against the second run: {_errors(second, predicted)}")
         print(f"{name}: the server's two runs: {_errors(first, _timings(second))}")
-    (options.out / "timings.json").write_text(
-        json.dumps({name: [_timings(calls) for calls in both] for name, both in measured.items()})
-    )
     return 0
 
 
@@ -138,17 +139,6 @@ async def _send_all(groups: list[list[Chain]], prober: Prober, clock: Clock, pre
     return records
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """How long the front end takes with a request."""
-
-    calibration: Calibration
-
-    def seconds(self, num_prompt_tokens: int) -> float:
-        fit = self.calibration.fit
-        return fit["frontend_s"].value + fit["frontend_per_prompt_token_s"].value * num_prompt_tokens
-
-
 Timing = tuple[float, float, float | None]
 """TTFT, E2E and TPOT in seconds."""
 
@@ -162,11 +152,15 @@ def _predict(
         block_size=block_size,
         max_num_batched_tokens=calibration.limits.max_num_batched_tokens,
     )
-    way = _Way(calibration)
     chain_by_prompt: dict[str, int] = {}
 
     async def run(clock: VirtualClock) -> list[Timing]:
-        driver = Driver(Engine(config, calibration.step_cost), clock, frontend_delay_s=way.seconds)
+        driver = Driver(
+            Engine(config, calibration.step_cost),
+            clock,
+            frontend_delay_s=calibration.frontend_delay_s,
+            frontend_latency_s=calibration.frontend_latency_s,
+        )
         running = asyncio.create_task(driver.run())
         timings: list[Timing] = []
 

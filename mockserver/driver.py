@@ -147,6 +147,7 @@ class Driver:
         routing_policy: str = "vllm",
         in_lock_step: bool = False,
         frontend_delay_s: Callable[[int], float] | None = None,
+        frontend_latency_s: float = 0.0,
     ) -> None:
         self.engines = (engines,) if isinstance(engines, Engine) else tuple(engines)
         self.clock = clock
@@ -159,6 +160,8 @@ class Driver:
         self._generation_by_id: dict[str, Generation] = {}
         self._rank_by_id: dict[str, int] = {}
         self._num_watched = 0
+        self._frontend_latency_s = frontend_latency_s
+        """Seconds that a request takes to the front end; many can be on their way."""
         self._frontend_delay_s = frontend_delay_s
         """Seconds that the front end takes with a request, by its prompt's tokens; None: none."""
         self._frontend_free_at = [-math.inf] * len(self.engines)
@@ -186,10 +189,11 @@ class Driver:
         # A machine that is late lives in the past: what reaches it then has arrived in its own present.
         arrived_at = min(self.clock.now(), self._group_by_rank[rank].present)
         delay_s = self._frontend_delay_s(request.num_prompt_tokens) if self._frontend_delay_s is not None else 0.0
-        if delay_s:
+        if delay_s or self._frontend_latency_s:
             self.engines[rank].check(request)
             request.arrived_at = arrived_at
-            enters_at = self._frontend_free_at[rank] = max(arrived_at, self._frontend_free_at[rank]) + delay_s
+            read_from = max(arrived_at + self._frontend_latency_s, self._frontend_free_at[rank])
+            enters_at = self._frontend_free_at[rank] = read_from + delay_s
             entrance = self._enter(request, rank, arrived_at, enters_at)
             self._entrance_by_id[request.request_id] = asyncio.get_running_loop().create_task(entrance)
         else:

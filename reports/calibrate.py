@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mockserver.engine.cost import FittedCost, padded_batch_size
 from mockserver.engine.profiles import Profile
 from reports.fit import Coefficient, Fit, fit
+from reports.front_end import work_share
 from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, merged
 from reports.overlaps import observe_overlaps
 from reports.spans import observe_spans
@@ -48,6 +49,22 @@ class Calibration:
     fit: Fit
     limits: SchedulerLimits
     notes: tuple[str, ...]
+    frontend_work_share: float = 1.0
+    """How much of the front end's time with a request the next one waits for."""
+
+    @property
+    def frontend_s(self) -> float:
+        """Seconds of a request's way in and out that the next request waits for."""
+        return self.fit["frontend_s"].value * self.frontend_work_share
+
+    @property
+    def frontend_latency_s(self) -> float:
+        """Seconds of it that pass side by side with those of others."""
+        return self.fit["frontend_s"].value - self.frontend_s
+
+    def frontend_delay_s(self, num_prompt_tokens: int) -> float:
+        """Seconds of work with a prompt, one request after the other."""
+        return self.frontend_s + self.fit["frontend_per_prompt_token_s"].value * num_prompt_tokens
 
     @property
     def undetermined(self) -> tuple[Coefficient, ...]:
@@ -95,7 +112,15 @@ def calibrate(
         return Calibration(fit=fit(whole), limits=limits, notes=tuple(notes))
     first = fit(_steps(detailed, limits, frontend_s=0.0))
     steps = _steps(detailed, limits, frontend_s=first["frontend_s"].value)
-    return Calibration(fit=fit([*steps, *batches]), limits=limits, notes=tuple(notes))
+    found = Calibration(fit=fit([*steps, *batches]), limits=limits, notes=tuple(notes))
+    share = work_share(
+        detailed,
+        found.step_cost,
+        limits,
+        frontend_s=found.fit["frontend_s"].value,
+        per_prompt_token_s=found.fit["frontend_per_prompt_token_s"].value,
+    )
+    return found if share is None else replace(found, frontend_work_share=share)
 
 
 def calibrate_table(path: Path) -> Calibration:
@@ -161,7 +186,8 @@ def profile_of(
         max_num_seqs=(header.max_num_seqs if header else None) or 256,
         max_num_batched_tokens=calibration.limits.max_num_batched_tokens,
         max_model_len=max_model_len,
-        frontend_s=found["frontend_s"].value,
+        frontend_s=calibration.frontend_s,
+        frontend_latency_s=calibration.frontend_latency_s,
         frontend_per_prompt_token_s=found["frontend_per_prompt_token_s"].value,
         sources=sources,
     )

@@ -37,8 +37,10 @@ class Profile:
     max_num_seqs: int
     max_num_batched_tokens: int
     max_model_len: int
+    frontend_latency_s: float = 0.0
+    """Seconds of a request's way to the scheduler that pass side by side with those of others: sockets, wake-ups."""
     frontend_s: float = 0.0
-    """From a request's arrival to the scheduler: parsing, templating; nothing of it shows in a step."""
+    """Seconds of work with a request before the scheduler sees it, one after the other: parsing, templating."""
     frontend_per_prompt_token_s: float = 0.0
     """The same for each prompt token, cached or not: tokenising."""
     guided_decoding_overhead: float = 0.0
@@ -55,12 +57,12 @@ class Profile:
 
     def __post_init__(self) -> None:
         require_positive(self, "kv_bytes_per_token", "kv_pool_bytes", "num_gpus", "median_output_tokens")
-        for name in ("frontend_s", "frontend_per_prompt_token_s"):
+        for name in ("frontend_latency_s", "frontend_s", "frontend_per_prompt_token_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
 
     def frontend_delay_s(self, num_prompt_tokens: int) -> float:
-        """How long a prompt takes from its arrival to the scheduler."""
+        """Seconds of the front end's work with a prompt, one request after the other."""
         return self.frontend_s + self.frontend_per_prompt_token_s * num_prompt_tokens
 
     def num_kv_tokens(self, layout: str = "pooled", num_ranks: int | None = None) -> int:

@@ -152,6 +152,21 @@ def test_a_front_end_takes_its_time_before_the_scheduler_sees_a_request() -> Non
     run_virtual(main)
 
 
+def test_the_way_to_the_front_end_is_taken_side_by_side() -> None:
+    async def main(clock: VirtualClock) -> None:
+        config = EngineConfig(num_blocks=200, async_scheduling=False)
+        driver = Driver(Engine(config, COST), clock, frontend_delay_s=lambda _: 0.5, frontend_latency_s=2.0)
+        loop = asyncio.create_task(driver.run())
+        one, other = driver.submit(make_request("one")), driver.submit(make_request("other"))
+        await other.wait()
+
+        assert one.scheduled_at == pytest.approx(2.5)
+        assert other.first_token_at == pytest.approx(3.1)
+        loop.cancel()
+
+    run_virtual(main)
+
+
 @pytest.mark.wall_clock
 @pytest.mark.parametrize("rate", [1.0, 20.0])
 async def test_a_late_process_does_not_slow_the_model(rate: float) -> None:

@@ -47,16 +47,19 @@ def records_of(
     cost: StepCost,
     *,
     frontend_s: float = 0.0,
+    frontend_work_s: float = 0.0,
     max_num_batched_tokens: int = 2048,
     keep_chunks: bool = True,
 ) -> list[CallRecord]:
-    """What a client saw that sent each request ``frontend_s`` before it reached the engine."""
+    """What a client saw that sent each request ``frontend_s`` before it reached the server, which worked on it for
+    ``frontend_work_s``, one request after the other, before the engine had it.
+    """
     config = EngineConfig(
         num_blocks=100_000, max_num_batched_tokens=max_num_batched_tokens, enable_prefix_caching=False
     )
 
     async def main(clock: VirtualClock) -> list[CallRecord]:
-        driver = Driver(Engine(config, cost), clock)
+        driver = Driver(Engine(config, cost), clock, frontend_delay_s=lambda _: frontend_work_s)
         records: list[CallRecord] = []
 
         async def send(number: int, probe: Probe) -> None:

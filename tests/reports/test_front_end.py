@@ -1,0 +1,49 @@
+"""Which part of a front end's time the next request waits for."""
+
+from __future__ import annotations
+
+import pytest
+
+from mockserver.engine.cost import FittedCost
+from reports.calibrate import calibrate
+from reports.front_end import work_share
+from reports.observations import SchedulerLimits
+from tests.reports.mock_records import Probe, records_of
+
+LIMITS = SchedulerLimits(max_num_batched_tokens=2048)
+COST = FittedCost(floor_s=0.008, per_prefill_token_s=40e-6, per_decode_seq_s=0.0004)
+
+
+def requests() -> list[Probe]:
+    """Single ones, and groups sent at one instant."""
+    found = [Probe(at=2.0 * number, num_prompt_tokens=64 << number % 6, num_output_tokens=1) for number in range(12)]
+    at = 30.0
+    for size in (1, 1, 2, 4, 8, 16) * 2:
+        found += [Probe(at=at, num_prompt_tokens=64, num_output_tokens=48) for _ in range(size)]
+        at += 4.0
+    return found
+
+
+@pytest.mark.parametrize(("latency_s", "work_s"), [(0.1, 0.0), (0.095, 0.005), (0.05, 0.05), (0.0, 0.1)])
+def test_latency_is_told_from_work(latency_s: float, work_s: float) -> None:
+    calls = records_of(requests(), COST, frontend_s=latency_s, frontend_work_s=work_s)
+
+    share = work_share([calls], COST, LIMITS, frontend_s=0.1, per_prompt_token_s=0.0)
+
+    assert share == pytest.approx(work_s / 0.1)
+
+
+def test_a_calibration_has_both() -> None:
+    calls = records_of(requests(), COST, frontend_s=0.095, frontend_work_s=0.005)
+
+    found = calibrate([calls], LIMITS)
+
+    assert found.frontend_s == pytest.approx(0.005, rel=0.2)
+    assert found.frontend_latency_s == pytest.approx(0.095, rel=0.05)
+
+
+def test_calls_that_came_alone_tell_nothing() -> None:
+    calls = records_of(requests()[:12], COST, frontend_s=0.1)
+
+    assert work_share([calls], COST, LIMITS, frontend_s=0.1, per_prompt_token_s=0.0) is None
+    assert work_share([calls], COST, LIMITS, frontend_s=0.0, per_prompt_token_s=0.0) is None
