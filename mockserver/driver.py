@@ -7,6 +7,7 @@ steps that are due are worked off before it sleeps again; how late their tokens 
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -164,10 +165,10 @@ class Driver:
         """Seconds that a request takes to the front end; many can be on their way."""
         self._frontend_delay_s = frontend_delay_s
         """Seconds that the front end takes with a request, by its prompt's tokens; None: none."""
-        self._frontend_free_at = [-math.inf] * len(self.engines)
-        """Each rank has a front end that reads one request after the other, as vLLM's API server does."""
-        self._entrance_by_id: dict[str, asyncio.Task[None]] = {}
-        """Requests that have arrived and are not with the scheduler yet."""
+        self._front_ends = [
+            _FrontEnd(clock, functools.partial(self._hand_over, rank=rank)) for rank in range(len(self.engines))
+        ]
+        """Each rank has one, as vLLM gives each an API server of its own."""
         self.on_step: Callable[[int, StepResult], None] | None = None
         """Hears of every step that is taken by itself, with its rank; quiet steps in virtual time pass unheard."""
 
@@ -188,16 +189,13 @@ class Driver:
         request.watched = watch > 0
         # A machine that is late lives in the past: what reaches it then has arrived in its own present.
         arrived_at = min(self.clock.now(), self._group_by_rank[rank].present)
-        delay_s = self._frontend_delay_s(request.num_prompt_tokens) if self._frontend_delay_s is not None else 0.0
-        if delay_s or self._frontend_latency_s:
+        work_s = self._frontend_delay_s(request.num_prompt_tokens) if self._frontend_delay_s is not None else 0.0
+        if work_s or self._frontend_latency_s:
             self.engines[rank].check(request)
             request.arrived_at = arrived_at
-            read_from = max(arrived_at + self._frontend_latency_s, self._frontend_free_at[rank])
-            enters_at = self._frontend_free_at[rank] = read_from + delay_s
-            entrance = self._enter(request, rank, arrived_at, enters_at)
-            self._entrance_by_id[request.request_id] = asyncio.get_running_loop().create_task(entrance)
+            self._front_ends[rank].read(request, arrived_at, arrived_at + self._frontend_latency_s, work_s)
         else:
-            self._hand_over(request, rank, arrived_at)
+            self._hand_over(request, arrived_at, rank=rank)
         generation = self._generation_by_id[request.request_id] = Generation(request, rank=rank, interval=watch)
         self._rank_by_id[request.request_id] = rank
         self._num_watched += request.watched
@@ -207,9 +205,7 @@ class Driver:
         """Take a request out; nothing happens if it has ended already. Its waiters return."""
         rank = self._rank_by_id.get(request_id)
         now = self.clock.now()
-        entrance = self._entrance_by_id.pop(request_id, None)
-        if entrance is not None:
-            entrance.cancel()
+        if rank is not None and self._front_ends[rank].take_out(request_id):
             self._generation_by_id[request_id].request.give_up(now)
             self._forget(request_id, now)
         elif rank is not None and self.engines[rank].abort(request_id, now) is not None:
@@ -230,12 +226,7 @@ class Driver:
             for group in self._groups:
                 tasks.create_task(self._run(group))
 
-    async def _enter(self, request: Request, rank: int, arrived_at: float, enters_at: float) -> None:
-        await self.clock.sleep_until(enters_at)
-        del self._entrance_by_id[request.request_id]
-        self._hand_over(request, rank, arrived_at)
-
-    def _hand_over(self, request: Request, rank: int, arrived_at: float) -> None:
+    def _hand_over(self, request: Request, arrived_at: float, *, rank: int) -> None:
         self.engines[rank].add(request, arrived_at)
         self._group_by_rank[rank].wake()
 
@@ -286,6 +277,43 @@ class Driver:
         del self._rank_by_id[request_id]
         self._num_watched -= generation.request.watched
         generation.notify(at)
+
+
+class _FrontEnd:
+    """Reads requests before the scheduler sees them.
+
+    All that are there when it is free are worked on side by side, as the handlers of vLLM's API server are, and are
+    done together; those that come meanwhile wait.
+    """
+
+    def __init__(self, clock: Clock, hand_over: Callable[[Request, float], None]) -> None:
+        self._clock = clock
+        self._hand_over = hand_over
+        self._there: dict[str, tuple[Request, float, float, float]] = {}
+        """Request, arrival, when it has come here, seconds of work; in the order of arrival."""
+        self._working: asyncio.Task[None] | None = None
+
+    def read(self, request: Request, arrived_at: float, ready_at: float, work_s: float) -> None:
+        """Hand ``request`` over when ``work_s`` have been spent on it, from ``ready_at`` on at the earliest."""
+        self._there[request.request_id] = request, arrived_at, ready_at, work_s
+        if self._working is None or self._working.done():
+            self._working = asyncio.get_running_loop().create_task(self._work())
+
+    def take_out(self, request_id: str) -> bool:
+        """Forget a request that is here; the work on it is done nevertheless. False if it is not here."""
+        return self._there.pop(request_id, None) is not None
+
+    async def _work(self) -> None:
+        free_at = -math.inf
+        while self._there:
+            begins_at = max(free_at, next(iter(self._there.values()))[2])
+            await self._clock.sleep_until(begins_at)
+            batch = [one for one in self._there.items() if one[1][2] <= begins_at]
+            free_at = begins_at + sum(work_s for _, (_, _, _, work_s) in batch)
+            await self._clock.sleep_until(free_at)
+            for request_id, (request, arrived_at, _, _) in batch:
+                if self._there.pop(request_id, None) is not None:
+                    self._hand_over(request, arrived_at)
 
 
 _JointStep = list[tuple[Engine, Step]]

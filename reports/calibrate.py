@@ -63,7 +63,7 @@ class Calibration:
         return self.fit["frontend_s"].value - self.frontend_s
 
     def frontend_delay_s(self, num_prompt_tokens: int) -> float:
-        """Seconds of work with a prompt, one request after the other."""
+        """Seconds of work with a prompt."""
         return self.frontend_s + self.fit["frontend_per_prompt_token_s"].value * num_prompt_tokens
 
     @property
@@ -109,14 +109,18 @@ def calibrate(
     if min(share_in_step(calls) for calls in detailed if calls) < _MIN_SHARE_IN_STEP:
         notes.append("tokens arrive in disorder, so whole answers are fitted instead of single steps")
         whole = [*(one for calls in detailed for one in observe_overlaps(calls, limits)), *batches]
-        return Calibration(fit=fit(whole), limits=limits, notes=tuple(notes))
+        return _with_work_share(Calibration(fit=fit(whole), limits=limits, notes=tuple(notes)), usable)
     first = fit(_steps(detailed, limits, frontend_s=0.0))
     steps = _steps(detailed, limits, frontend_s=first["frontend_s"].value)
-    found = Calibration(fit=fit([*steps, *batches]), limits=limits, notes=tuple(notes))
+    return _with_work_share(Calibration(fit=fit([*steps, *batches]), limits=limits, notes=tuple(notes)), usable)
+
+
+def _with_work_share(found: Calibration, runs: Sequence[Sequence[CallRecord]]) -> Calibration:
+    """``found``, its front end's work told from its latency where the records can tell."""
     share = work_share(
-        detailed,
+        runs,
         found.step_cost,
-        limits,
+        found.limits,
         frontend_s=found.fit["frontend_s"].value,
         per_prompt_token_s=found.fit["frontend_per_prompt_token_s"].value,
     )

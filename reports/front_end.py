@@ -7,6 +7,7 @@ fitted engine once for each share that may be work, and the share is kept under 
 
 from __future__ import annotations
 
+import bisect
 from collections import deque
 from collections.abc import Sequence
 
@@ -81,21 +82,19 @@ def _first_tokens(
     per_prompt_token_s: float,
 ) -> list[float]:
     """When each call's first token comes, in seconds on the clock of ``sent_at``."""
-    requests, entrances = [], []
-    free_at = -np.inf
-    for place, call in enumerate(calls):
-        num_prompt_tokens = call.num_prompt_tokens or 1
-        begins_at = max(call.sent_at + latency_s, free_at)
-        free_at = begins_at + work_s + per_prompt_token_s * num_prompt_tokens
-        entrances.append(free_at)
-        requests.append(
-            Request(
-                request_id=str(place),
-                num_prompt_tokens=max(1, num_prompt_tokens - (call.num_cached_tokens or 0)),
-                num_output_tokens=call.num_output_tokens or 1,
-                path=(),
-            )
+    entrances = _entrances(
+        [call.sent_at + latency_s for call in calls],
+        [work_s + per_prompt_token_s * (call.num_prompt_tokens or 1) for call in calls],
+    )
+    requests = [
+        Request(
+            request_id=str(place),
+            num_prompt_tokens=max(1, (call.num_prompt_tokens or 1) - (call.num_cached_tokens or 0)),
+            num_output_tokens=call.num_output_tokens or 1,
+            path=(),
         )
+        for place, call in enumerate(calls)
+    ]
     num_tokens = sum(request.final_num_tokens for request in requests)
     engine = Engine(
         EngineConfig(
@@ -110,6 +109,19 @@ def _first_tokens(
     )
     _run(engine, deque(zip(entrances, requests, strict=True)))
     return [request.first_token_at or 0.0 for request in requests]
+
+
+def _entrances(ready_at: Sequence[float], work_s: Sequence[float]) -> list[float]:
+    """When each request is with the scheduler: all that are there when the front end is free are worked on together."""
+    entrances: list[float] = []
+    free_at = -np.inf
+    while len(entrances) < len(ready_at):
+        first = len(entrances)
+        begins_at = max(free_at, ready_at[first])
+        last = bisect.bisect_right(ready_at, begins_at)
+        free_at = begins_at + sum(work_s[first:last])
+        entrances += [free_at] * (last - first)
+    return entrances
 
 
 def _run(engine: Engine, coming: deque[tuple[float, Request]]) -> None:

@@ -40,7 +40,7 @@ class Profile:
     frontend_latency_s: float = 0.0
     """Seconds of a request's way to the scheduler that pass side by side with those of others: sockets, wake-ups."""
     frontend_s: float = 0.0
-    """Seconds of work with a request before the scheduler sees it, one after the other: parsing, templating."""
+    """Seconds of work with a request before the scheduler sees it, together with all that are there: parsing."""
     frontend_per_prompt_token_s: float = 0.0
     """The same for each prompt token, cached or not: tokenising."""
     guided_decoding_overhead: float = 0.0
@@ -62,7 +62,7 @@ class Profile:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
 
     def frontend_delay_s(self, num_prompt_tokens: int) -> float:
-        """Seconds of the front end's work with a prompt, one request after the other."""
+        """Seconds of the front end's work with a prompt."""
         return self.frontend_s + self.frontend_per_prompt_token_s * num_prompt_tokens
 
     def num_kv_tokens(self, layout: str = "pooled", num_ranks: int | None = None) -> int:

@@ -126,7 +126,7 @@ def test_refusals_come_from_submit_and_leave_nothing_behind() -> None:
 
 
 def test_a_front_end_takes_its_time_before_the_scheduler_sees_a_request() -> None:
-    """One after the other; TTFT and queue time count from the arrival; who leaves meanwhile is never scheduled."""
+    """TTFT and queue time count from the arrival; who leaves meanwhile is never scheduled, but has been read."""
 
     async def main(clock: VirtualClock) -> None:
         config = EngineConfig(num_blocks=200, async_scheduling=False)
@@ -152,16 +152,20 @@ def test_a_front_end_takes_its_time_before_the_scheduler_sees_a_request() -> Non
     run_virtual(main)
 
 
-def test_the_way_to_the_front_end_is_taken_side_by_side() -> None:
+def test_the_way_to_the_front_end_is_taken_side_by_side_and_what_is_there_is_read_together() -> None:
+    """Two arrive at 2.0 and are read until 3.0; one that arrives at 2.5 waits for that, and is read until 3.5."""
+
     async def main(clock: VirtualClock) -> None:
         config = EngineConfig(num_blocks=200, async_scheduling=False)
         driver = Driver(Engine(config, COST), clock, frontend_delay_s=lambda _: 0.5, frontend_latency_s=2.0)
         loop = asyncio.create_task(driver.run())
         one, other = driver.submit(make_request("one")), driver.submit(make_request("other"))
-        await other.wait()
+        await clock.sleep_until(0.5)
+        late = driver.submit(make_request("late"))
+        await late.wait()
 
-        assert one.scheduled_at == pytest.approx(2.5)
-        assert other.first_token_at == pytest.approx(3.1)
+        assert one.scheduled_at == other.scheduled_at == pytest.approx(3.0)
+        assert late.scheduled_at == pytest.approx(3.5)
         loop.cancel()
 
     run_virtual(main)

@@ -52,7 +52,7 @@ def records_of(
     keep_chunks: bool = True,
 ) -> list[CallRecord]:
     """What a client saw that sent each request ``frontend_s`` before it reached the server, which worked on it for
-    ``frontend_work_s``, one request after the other, before the engine had it.
+    ``frontend_work_s``, with all that were there together, before the engine had it.
     """
     config = EngineConfig(
         num_blocks=100_000, max_num_batched_tokens=max_num_batched_tokens, enable_prefix_caching=False
