@@ -7,18 +7,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from mockserver.engine.cost import FittedCost, padded_batch_size
 from mockserver.engine.profiles import Profile
 from reports.fit import Coefficient, Fit, fit
 from reports.front_end import work_share
 from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, merged
 from reports.overlaps import observe_overlaps
+from reports.resend import MOST_CALLS, resend
 from reports.spans import observe_spans
 from reports.steps import observe_steps, share_in_step, token_times
 from traces.record import CallRecord, RunHeader, ServerSample
 
 _MIN_DETAILED_SHARE = 0.8
 """With fewer calls whose tokens' times are known, a batch's sequences cannot be counted."""
+_GOOD = 0.03
+"""Errors of TTFT, E2E and TPOT together below which nothing else is tried."""
 _MIN_SHARE_IN_STEP = 0.8
 """With less of the decoding in step, what looks like a step is a part of one."""
 
@@ -106,13 +111,43 @@ def calibrate(
     detailed = [[call for call in calls if token_times(call) is not None] for calls in usable]
     if num_detailed < num_calls:
         notes.append(f"{num_calls - num_detailed} of {num_calls} calls are left out: their tokens cannot be told apart")
-    if min(share_in_step(calls) for calls in detailed if calls) < _MIN_SHARE_IN_STEP:
-        notes.append("tokens arrive in disorder, so whole answers are fitted instead of single steps")
-        whole = [*(one for calls in detailed for one in observe_overlaps(calls, limits)), *batches]
-        return _with_work_share(Calibration(fit=fit(whole), limits=limits, notes=tuple(notes)), usable)
-    first = fit(_steps(detailed, limits, frontend_s=0.0))
-    steps = _steps(detailed, limits, frontend_s=first["frontend_s"].value)
-    return _with_work_share(Calibration(fit=fit([*steps, *batches]), limits=limits, notes=tuple(notes)), usable)
+    if min(share_in_step(calls) for calls in detailed if calls) >= _MIN_SHARE_IN_STEP:
+        first = fit(_steps(detailed, limits, frontend_s=0.0))
+        steps = _steps(detailed, limits, frontend_s=first["frontend_s"].value)
+        by_step = Calibration(fit=fit([*steps, *batches]), limits=limits, notes=tuple(notes))
+        by_step = _with_work_share(by_step, usable)
+        error = _error(by_step, usable)
+        if error < _GOOD:
+            return by_step
+        why = "whole answers are fitted instead of single steps, which describe them less well"
+    else:
+        by_step, error = None, np.inf
+        why = "tokens arrive in disorder, so whole answers are fitted instead of single steps"
+    whole = [*(one for calls in detailed for one in observe_overlaps(calls, limits)), *batches]
+    by_answer = _with_work_share(Calibration(fit=fit(whole), limits=limits, notes=(*notes, why)), usable)
+    return by_answer if by_step is None or _error(by_answer, usable) < error else by_step
+
+
+def _error(found: Calibration, runs: Sequence[Sequence[CallRecord]]) -> float:
+    """How far the fitted server is from the records: median relative errors of TTFT, E2E and TPOT, added up."""
+    errors: dict[str, list[float]] = {"ttft": [], "e2e": [], "tpot": []}
+    for calls in runs:
+        part = calls[:MOST_CALLS]
+        again = resend(
+            part,
+            found.step_cost,
+            found.limits,
+            latency_s=found.frontend_latency_s,
+            work_s=found.frontend_s,
+            per_prompt_token_s=found.fit["frontend_per_prompt_token_s"].value,
+        )
+        for call, (first_at, last_at) in zip(part, again, strict=True):
+            first, last = call.first_token_at or 0.0, call.last_token_at or 0.0
+            errors["ttft"].append(abs(first_at - first) / max(1e-9, first - call.sent_at))
+            errors["e2e"].append(abs(last_at - last) / max(1e-9, last - call.sent_at))
+            if last > first:
+                errors["tpot"].append(abs((last_at - first_at) / (last - first) - 1))
+    return sum(float(np.median(one)) for one in errors.values() if one)
 
 
 def _with_work_share(found: Calibration, runs: Sequence[Sequence[CallRecord]]) -> Calibration:

@@ -1,0 +1,95 @@
+"""Recorded calls, sent once more: to an engine with a fitted cost, at the instants at which they were sent."""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from mockserver.engine.config import EngineConfig
+from mockserver.engine.cost import StepCost
+from mockserver.engine.engine import Engine, Step
+from mockserver.engine.request import Request
+from reports.observations import SchedulerLimits
+from traces.record import CallRecord
+
+MOST_CALLS = 300
+"""Of each run are enough to tell fits apart; the first ones."""
+
+
+def resend(
+    calls: Sequence[CallRecord],
+    step_cost: StepCost,
+    limits: SchedulerLimits,
+    *,
+    latency_s: float,
+    work_s: float,
+    per_prompt_token_s: float,
+) -> list[tuple[float, float]]:
+    """When each call's first and last token come, in seconds on the clock of ``sent_at``.
+
+    ``calls`` are in the order in which they were sent. A request takes ``latency_s`` to the front end, which works
+    ``work_s`` and ``per_prompt_token_s`` on it.
+    """
+    entrances = _entrances(
+        [call.sent_at + latency_s for call in calls],
+        [work_s + per_prompt_token_s * (call.num_prompt_tokens or 1) for call in calls],
+    )
+    requests = [
+        Request(
+            request_id=str(place),
+            num_prompt_tokens=max(1, (call.num_prompt_tokens or 1) - (call.num_cached_tokens or 0)),
+            num_output_tokens=call.num_output_tokens or 1,
+            path=(),
+        )
+        for place, call in enumerate(calls)
+    ]
+    num_tokens = sum(request.final_num_tokens for request in requests)
+    engine = Engine(
+        EngineConfig(
+            num_blocks=num_tokens // 16 + len(requests) + 1,
+            max_num_seqs=len(requests),
+            max_num_batched_tokens=limits.max_num_batched_tokens,
+            max_model_len=num_tokens + 1,
+            enable_prefix_caching=False,
+            async_scheduling=limits.is_async,
+        ),
+        step_cost,
+    )
+    _run(engine, deque(zip(entrances, requests, strict=True)))
+    return [(request.first_token_at or 0.0, request.last_token_at or 0.0) for request in requests]
+
+
+def _entrances(ready_at: Sequence[float], work_s: Sequence[float]) -> list[float]:
+    """When each request is with the scheduler: all that are there when the front end is free are worked on together."""
+    entrances: list[float] = []
+    free_at = -np.inf
+    while len(entrances) < len(ready_at):
+        first = len(entrances)
+        begins_at = max(free_at, ready_at[first])
+        last = bisect.bisect_right(ready_at, begins_at)
+        free_at = begins_at + sum(work_s[first:last])
+        entrances += [free_at] * (last - first)
+    return entrances
+
+
+def _run(engine: Engine, coming: deque[tuple[float, Request]]) -> None:
+    """Take steps until all that come have ended; ``coming`` is in the order of its instants."""
+    in_flight: deque[Step] = deque()
+    at = 0.0
+    while True:
+        while coming and coming[0][0] <= at:
+            enters_at, request = coming.popleft()
+            engine.add(request, enters_at)
+        while len(in_flight) < engine.max_steps_in_flight and (step := engine.begin_step(at)) is not None:
+            in_flight.append(step)
+        if in_flight:
+            step = in_flight.popleft()
+            at = step.ends_at
+            engine.finish_step(step)
+        elif coming:
+            at = coming[0][0]
+        else:
+            return
