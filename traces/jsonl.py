@@ -216,7 +216,8 @@ class RunWriter:
             while rest:  # a disk that is nearly full takes a part
                 rest = rest[file.write(rest) :]
         except OSError as error:
-            file.truncate(file.tell() - (len(lines) - len(rest)))
+            num_written = len(lines) - len(rest)
+            file.truncate(file.tell() - num_written + lines.rfind(b"\n", 0, num_written) + 1)  # whole lines are kept
             raise OSError(error.errno, error.strerror, str(self._directory / f"{name}.jsonl")) from None
 
 
