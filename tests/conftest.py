@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts something in the background makes it deaf to Ctrl-C, and all that it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
