@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from loadgen.agents.react import react
 from loadgen.architectures import Architecture
-from loadgen.call import Call, Completion
+from loadgen.call import Call, Completion, Transport
 from loadgen.context import Message
 from loadgen.harness import Harness
 from loadgen.recorder import Recorder
@@ -86,6 +87,20 @@ class FakeTransport:
 
 async def see_nothing() -> ServerSample | None:
     return None
+
+
+def replaying(
+    clock: Clock, transport: Transport, recorder: Recorder, *tasks: Trajectory, **different: Any
+) -> Coroutine[Any, Any, None]:
+    """ReAct tasks that all arrive at 0 and are looked at by nobody, but for what is ``different``."""
+    usual: dict[str, Any] = {
+        "architecture": react,
+        "look": see_nothing,
+        "tool_times": ToolTimes(recorded=True, mean_s=0.0),
+        "max_concurrency": None,
+        "sample_period_s": 1.0,
+    }
+    return replay(tasks, (0.0,) * len(tasks), clock=clock, transport=transport, recorder=recorder, **usual | different)
 
 
 def replay_virtually(

@@ -12,7 +12,7 @@ from loadgen.run import GaveUp, replay
 from loadgen.session import Session
 from loadgen.tools import ToolTimes
 from mockserver.clock import VirtualClock, WallClock, run_virtual
-from tests.loadgen.fakes import FakeTransport, make_task, replay_virtually, see_nothing
+from tests.loadgen.fakes import FakeTransport, make_task, replay_virtually, replaying, see_nothing
 from traces.record import ServerSample
 from traces.trajectory import Trajectory, Turn
 
@@ -173,18 +173,8 @@ def test_a_run_that_cannot_become_valid_gives_up_at_the_next_look() -> None:
     recorder = Recorder(lag_limit=LagLimit(lag_s=0.5, num_calls=3))
 
     def main(clock: VirtualClock) -> Coroutine[Any, Any, None]:
-        return replay(
-            [task],
-            [0.0],
-            architecture=react,
-            clock=clock,
-            transport=FakeTransport(clock, lag_s=0.6),
-            look=see_nothing,
-            recorder=recorder,
-            tool_times=ToolTimes(),
-            max_concurrency=None,
-            sample_period_s=2.0,
-        )
+        transport = FakeTransport(clock, lag_s=0.6)
+        return replaying(clock, transport, recorder, task, tool_times=ToolTimes(), sample_period_s=2.0)
 
     with pytest.raises(ExceptionGroup) as caught:
         run_virtual(main)

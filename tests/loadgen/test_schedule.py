@@ -15,11 +15,9 @@ from loadgen.call import Call, DoneCall
 from loadgen.harness import Harness
 from loadgen.past import Past
 from loadgen.recorder import Recorder
-from loadgen.run import replay
 from loadgen.schedule import CallSchedule, schedule_of
-from loadgen.tools import ToolTimes
 from mockserver.clock import VirtualClock, run_virtual
-from tests.loadgen.fakes import FakeTransport, make_call, make_task, replay_virtually, see_nothing
+from tests.loadgen.fakes import FakeTransport, make_call, make_task, replay_virtually, replaying
 from tests.loadgen.test_resume import write_workload
 from traces.jsonl import TraceError, read_run
 from traces.trajectory import Turn
@@ -93,17 +91,11 @@ def test_a_run_that_is_broken_off_waits_for_no_answer() -> None:
 
     async def main(clock: VirtualClock) -> float:
         running = asyncio.create_task(
-            replay(
-                [TASK],
-                [0.0],
-                architecture=react,
-                clock=clock,
-                transport=FakeTransport(clock, latency_s=1e6),
-                look=see_nothing,
-                recorder=recorder,
-                tool_times=ToolTimes(recorded=True, mean_s=0.0),
-                max_concurrency=None,
-                sample_period_s=1.0,
+            replaying(
+                clock,
+                FakeTransport(clock, latency_s=1e6),
+                recorder,
+                TASK,
                 harness=Harness(schedule=schedule(before)),
             )
         )
