@@ -10,7 +10,6 @@ from loadgen.config import OWN_MOCK, Settings
 from loadgen.http_door import over_http as door_over_http
 from loadgen.own_mock import own_mock
 from loadgen.perform import Performance
-from loadgen.prompt_making import histories
 from loadgen.server_view import ServerView, new_session
 from loadgen.target import Target, TargetError
 from loadgen.warm_up import send_warm_ups
@@ -65,7 +64,7 @@ async def _at_url(run: Performance, url: str) -> None:
                 server,
                 client=settings.client,
                 prompt_ids=prompts.prompt_ids,
-                warm_up=histories(tasks) if server.is_mock else (),
+                warm_up=prompt_making.histories(tasks) if server.is_mock else (),
                 starts_at=run.past.ended_at,
                 wait_for_start=run.shard.wait_for_start,
                 is_alone=run.shard.is_whole,

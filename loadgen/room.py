@@ -6,7 +6,6 @@ The messages before the first one removed stay as they were, so their cached blo
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 from loadgen.context import Conversation, Message
@@ -27,7 +26,7 @@ def fitted(conversation: Conversation, *, num_output_tokens: int, limit: int) ->
     """``conversation``, or one in its place that leaves room for the answer; and how many results gave way."""
     if _at_most(conversation) + num_output_tokens <= limit:
         return conversation, 0
-    conversation.num_tokens_at_most = _measure(conversation.tools, conversation.messages, _count)
+    conversation.num_tokens_at_most = _measure(conversation.tools, conversation.messages, tokens.remembered_count)
     excess = conversation.num_tokens_at_most + num_output_tokens - limit
     if excess <= 0:
         return conversation, 0
@@ -38,7 +37,7 @@ def fitted(conversation: Conversation, *, num_output_tokens: int, limit: int) ->
         if excess <= 0:
             break
         if message["role"] == "tool" and message["content"] != REMOVED:
-            excess -= _count(message["content"]) - _count(REMOVED)
+            excess -= tokens.remembered_count(message["content"]) - tokens.remembered_count(REMOVED)
             messages[number] = {**message, "content": REMOVED}
             num_removed += 1
     return Conversation(tools=conversation.tools, messages=messages), num_removed
@@ -46,17 +45,17 @@ def fitted(conversation: Conversation, *, num_output_tokens: int, limit: int) ->
 
 def message_tokens(message: Message) -> int:
     """No fewer tokens than ``message`` has, and a few more at most."""
-    return _measure((), (message,), _count)
+    return _measure((), (message,), tokens.remembered_count)
 
 
 def tools_tokens(tools: Sequence[str]) -> int:
     """The same of the tools."""
-    return _measure(tools, (), _count)
+    return _measure(tools, (), tokens.remembered_count)
 
 
 def num_tokens(conversation: Conversation) -> int:
     """Tokens of ``conversation``, as we count them."""
-    return _measure(conversation.tools, conversation.messages, _count)
+    return _measure(conversation.tools, conversation.messages, tokens.remembered_count)
 
 
 def _at_most(conversation: Conversation) -> int:
@@ -83,8 +82,3 @@ def _bound(text: str) -> int:
     if isinstance(text, TokenText):
         return len(text.token_ids) // tokens.TOKEN_BYTES
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-
-
-@functools.lru_cache(maxsize=65_536)
-def _count(text: str) -> int:
-    return tokens.count(text)

@@ -12,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from mockserver.clock import Clock
 from mockserver.engine.engine import Engine, Snapshot, Step, StepResult, add_snapshots
@@ -279,6 +280,16 @@ class Driver:
         generation.notify(at)
 
 
+class _Read(NamedTuple):
+    """A request with a front end."""
+
+    request: Request
+    arrived_at: float
+    ready_at: float
+    """When the front end may begin with it."""
+    work_s: float
+
+
 class _FrontEnd:
     """Reads requests before the scheduler sees them.
 
@@ -289,13 +300,13 @@ class _FrontEnd:
     def __init__(self, clock: Clock, hand_over: Callable[[Request, float], None]) -> None:
         self._clock = clock
         self._hand_over = hand_over
-        self._there: dict[str, tuple[Request, float, float, float]] = {}
-        """Request, arrival, when it has come here, seconds of work; in the order of arrival."""
+        self._there: dict[str, _Read] = {}
+        """By request, in the order of arrival."""
         self._working: asyncio.Task[None] | None = None
 
     def read(self, request: Request, arrived_at: float, ready_at: float, work_s: float) -> None:
         """Hand ``request`` over when ``work_s`` have been spent on it, from ``ready_at`` on at the earliest."""
-        self._there[request.request_id] = request, arrived_at, ready_at, work_s
+        self._there[request.request_id] = _Read(request, arrived_at, ready_at, work_s)
         if self._working is None or self._working.done():
             self._working = asyncio.get_running_loop().create_task(self._work())
 
@@ -306,14 +317,14 @@ class _FrontEnd:
     async def _work(self) -> None:
         free_at = -math.inf
         while self._there:
-            begins_at = max(free_at, next(iter(self._there.values()))[2])
+            begins_at = max(free_at, next(iter(self._there.values())).ready_at)
             await self._clock.sleep_until(begins_at)
-            batch = [one for one in self._there.items() if one[1][2] <= begins_at]
-            free_at = begins_at + sum(work_s for _, (_, _, _, work_s) in batch)
+            batch = [one for one in self._there.values() if one.ready_at <= begins_at]
+            free_at = begins_at + sum(one.work_s for one in batch)
             await self._clock.sleep_until(free_at)
-            for request_id, (request, arrived_at, _, _) in batch:
-                if self._there.pop(request_id, None) is not None:
-                    self._hand_over(request, arrived_at)
+            for one in batch:
+                if self.take_out(one.request.request_id):
+                    self._hand_over(one.request, one.arrived_at)
 
 
 _JointStep = list[tuple[Engine, Step]]

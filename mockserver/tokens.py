@@ -84,6 +84,12 @@ def count(text: str) -> int:
     return len(encode(text)) // TOKEN_BYTES
 
 
+@functools.lru_cache(maxsize=65_536)
+def remembered_count(text: str) -> int:
+    """``count``, for texts that are asked about again and again."""
+    return count(text)
+
+
 def unpack(token_ids: bytes) -> list[int]:
     """The ids as integers."""
     return array("I", token_ids).tolist()

@@ -208,6 +208,10 @@ def profile_of(
         + ("" if coefficient.is_determined else ", not determined by the records")
         for coefficient in found.coefficients
     }
+    if calibration.frontend_latency_s:
+        whole = f"of {found['frontend_s'].value:.4g} s a request, {sources['frontend_s']}"
+        sources["frontend_s"] = f"{calibration.frontend_work_share:.1%} {whole}"
+        sources["frontend_latency_s"] = f"{1 - calibration.frontend_work_share:.1%} {whole}"
     sources["kv_pool_bytes"] = (
         f"{num_blocks} blocks of {block_size} tokens, as the server says; one byte stands for one token"
         if num_blocks

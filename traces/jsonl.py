@@ -37,6 +37,8 @@ _RECORD_FILES: dict[str, type] = {
 RECORD_NAMES = tuple(f"{name}.jsonl" for name in _RECORD_FILES)
 PAGE_NAMES = ("run.json", "summary.json")
 """What a run directory holds: files that only grow, and files that are written anew."""
+_MOST_PENDING = 256
+"""Records that are written together, at most: some 100 KB."""
 
 
 class TraceError(Exception):
@@ -115,10 +117,6 @@ def forget_run(directory: Path) -> None:
     """Remove what a run left in ``directory``."""
     for name in (*RECORD_NAMES, *PAGE_NAMES):
         (directory / name).unlink(missing_ok=True)
-
-
-_MOST_PENDING = 256
-"""Records that are written together, at most: some 100 KB."""
 
 
 class RunWriter:

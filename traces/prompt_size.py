@@ -34,12 +34,7 @@ def tool_call_overhead(name: str) -> int:
 
 def tool_call_tokens(call: ToolCall) -> int:
     """Tokens of a tool call in a reply."""
-    return tool_call_overhead(call.name) + _num_tokens(call.arguments)
-
-
-@functools.lru_cache(maxsize=65_536)
-def _num_tokens(text: str) -> int:
-    return tokens.count(text)
+    return tool_call_overhead(call.name) + tokens.remembered_count(call.arguments)
 
 
 def reply_tokens(turn: Turn) -> int:

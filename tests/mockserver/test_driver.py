@@ -125,6 +125,28 @@ def test_refusals_come_from_submit_and_leave_nothing_behind() -> None:
     run_virtual(main)
 
 
+def test_who_has_ended_is_told_before_who_goes_on() -> None:
+    order: list[tuple[str, float]] = []
+
+    async def main(clock: VirtualClock) -> None:
+        driver = Driver(Engine(EngineConfig(num_blocks=200, async_scheduling=False), COST), clock)
+        loop = asyncio.create_task(driver.run())
+
+        async def listen(request: Request) -> None:
+            async for burst in driver.submit(request, watch=1):
+                order.append((request.request_id, burst.at))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(listen(make_request("goes on", num_output_tokens=3)))
+            group.create_task(listen(make_request("ends", num_output_tokens=2)))
+        loop.cancel()
+
+    run_virtual(main)
+
+    second = sorted({at for _, at in order})[1]
+    assert [name for name, at in order if at == second] == ["ends", "goes on"]
+
+
 def test_a_front_end_takes_its_time_before_the_scheduler_sees_a_request() -> None:
     """TTFT and queue time count from the arrival; who leaves meanwhile is never scheduled, but has been read."""
 

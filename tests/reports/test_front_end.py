@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from mockserver.engine.cost import FittedCost
-from reports.calibrate import calibrate
+from reports.calibrate import calibrate, profile_of
 from reports.front_end import work_share
 from reports.observations import SchedulerLimits
+from reports.terminal import print_calibration
 from tests.reports.mock_records import Probe, records_of
 
 LIMITS = SchedulerLimits(max_num_batched_tokens=2048)
@@ -40,6 +44,20 @@ def test_a_calibration_has_both() -> None:
 
     assert found.frontend_s == pytest.approx(0.005, rel=0.2)
     assert found.frontend_latency_s == pytest.approx(0.095, rel=0.05)
+
+
+def test_a_profile_and_the_table_say_how_the_whole_was_parted() -> None:
+    calls = records_of(requests(), COST, frontend_s=0.095, frontend_work_s=0.005)
+    found = calibrate([calls], LIMITS)
+    said = StringIO()
+
+    profile = profile_of(found, name="x", header=None, samples=(), max_model_len=4096)
+    print_calibration(found, Console(file=said, width=200))
+
+    assert (profile.frontend_s, profile.frontend_latency_s) == (found.frontend_s, found.frontend_latency_s)
+    assert profile.sources["frontend_s"].startswith("5.0% of 0.1 s a request, fitted: 0.1 (")
+    assert profile.sources["frontend_latency_s"].startswith("95.0% of 0.1 s a request, fitted: 0.1 (")
+    assert "5.0% of frontend_s is work that other requests wait for" in said.getvalue()
 
 
 def test_calls_that_came_alone_tell_nothing() -> None:
