@@ -25,11 +25,15 @@ def virtually(workload: str, out: Path, *flags: str) -> str:
 
 @pytest.mark.wall_clock
 def test_the_time_scale_comes_from_a_twin_of_before(
-    workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def done_anew(*_: object) -> None:
+        pytest.fail("the twin of before is there")
+
     twin = virtually(workload, tmp_path / "twin", "--sample-period", "2", "--goodput", "ttft:500")
+    monkeypatch.setattr("loadgen.__main__._twin", done_anew)
     path = tmp_path / "twin" / "summary.json"
-    # So short that no machine carries more than real time's pace: a twin that were done anew would not say so.
+    # So short that no machine carries more than real time's pace.
     path.write_bytes(orjson.dumps(orjson.loads(path.read_bytes()) | {"makespan_s": 0.001}))
     main(
         ["run", "--workload", workload, "--no-live", "--target", "http", "--twins", twin, "--out", str(tmp_path / "r")]
