@@ -19,6 +19,7 @@ from loadgen.call import Call, Completion
 from loadgen.context import Conversation
 from loadgen.prompt_ids import PromptIds
 from loadgen.target import Target, one_line, refusal
+from loadgen.transports.eager import REQUEST_CLASS
 from loadgen.transports.said import Said
 from loadgen.transports.sse import StreamedAnswer
 from mockserver.clock import Clock
@@ -64,6 +65,7 @@ class HttpTransport:
             read_bufsize=_READ_BUFFER_BYTES,
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
+            request_class=REQUEST_CLASS,
         )
         return self
 
@@ -95,6 +97,8 @@ class HttpTransport:
                     read, now, feed = response.content.readany, clock.now, answer.feed
                     while data := await read():
                         feed(data, now())
+                    # What follows an answer takes a while; the tokens that came meanwhile are read first.
+                    await asyncio.sleep(0)  # noqa: TID251  (a turn of the event loop, no time)
                     answer.close()
         except (aiohttp.ClientError, OSError) as error:
             answer.error = one_line(error)
