@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.known_timing import FIRST_TOKEN_S, NUM_TOKENS, TOKEN_GAP_S
+from mockserver import huge_pages
 
 PROMPT_BYTES = 62_000
 _WARM_UP_CALLS_PER_STREAM = 1
@@ -156,7 +157,7 @@ def main() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    server = subprocess.Popen([sys.executable, "-m", "benchmarks.known_timing", str(port)])
+    server = subprocess.Popen([sys.executable, "-m", "benchmarks.known_timing", str(port)], env=huge_pages.environ())
     try:
         time.sleep(1)
         truth = f"{1000 * FIRST_TOKEN_S:.1f} ms, TPOT {1000 * TOKEN_GAP_S:.2f} ms"
@@ -179,7 +180,8 @@ def _told(name: str, port: int, num_calls: int, num_streams: int) -> str:
         result = _aiperf(url, num_calls, num_streams)
         return f"{result['cpu_ms_per_call']:7.2f} ms CPU per call"
     command = [sys.executable, "-m", "benchmarks.client", "--one", name, url, str(num_calls), str(num_streams)]
-    result = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    done = subprocess.run(command, check=True, env=huge_pages.environ(), stdout=subprocess.PIPE)
+    result = json.loads(done.stdout)
     return (
         f"{result['cpu_ms_per_call']:7.2f} ms CPU per call   TTFT p50 {result['ttft_p50_ms']:8.1f} p99 "
         f"{result['ttft_p99_ms']:8.1f} ms   TPOT p50 {result['tpot_p50_ms']:6.3f} ms   "

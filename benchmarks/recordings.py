@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loadgen.__main__ import main as loadgen
+from loadgen.commands import main as loadgen
 from mockserver import tokens
 from traces.importers import recognise
 from traces.importers.sources import find_sources

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mockserver import huge_pages
 from mockserver.clock import VirtualClock, run_virtual
 from mockserver.driver import Driver, Generation
 from mockserver.engine.chains import BlockPath, ChainRun, ChainTable
@@ -165,7 +166,7 @@ def measure_reference() -> list[dict[str, Any]]:
         command = [sys.executable, "-m", "loadgen", "experiment", "--clock", "virtual", "--no-live", "--out", folder]
         # As a package that was installed: its modules are compiled, whatever this shell says of bytecode.
         environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        subprocess.run([sys.executable, "-c", "import loadgen.__main__, reports.terminal"], check=True, env=environ)
+        subprocess.run([sys.executable, "-c", "import loadgen.commands, reports.terminal"], check=True, env=environ)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environ)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -224,7 +225,7 @@ def main() -> None:
                 show(row)
             continue
         command = [sys.executable, "-m", "benchmarks.virtual", "--here", name]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(command, check=True, env=huge_pages.environ(), stdout=subprocess.PIPE, text=True)
         row = json.loads(done.stdout)
         show(row)
 

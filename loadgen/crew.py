@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from loadgen.worker import FINE, INTERRUPTED, READY
+from mockserver import huge_pages
 from mockserver.clock import real_seconds
 
 _PATIENCE_S = 20.0
@@ -68,6 +69,7 @@ class Process:
         """Start it, and wait for its word."""
         self._process = process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "loadgen.worker"),
+            env=huge_pages.environ(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -14,6 +14,7 @@ import aiohttp
 
 from loadgen.config import Settings
 from loadgen.target import TargetError
+from mockserver import huge_pages
 from mockserver.clock import WallClock
 from mockserver.node_settings import NODE_SETTINGS
 from mockserver.settings import flag_of
@@ -49,7 +50,14 @@ async def own_mock(
     ]
     with log_file.open("wb") as log:
         # A session of its own: Ctrl-C is for the load generator, which still has something to ask.
-        server = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.PIPE, start_new_session=True)  # noqa: ASYNC220  # before anything is timed
+        server = subprocess.Popen(  # noqa: ASYNC220  # before anything is timed
+            command,
+            env=huge_pages.environ(),
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
     try:
         url = f"http://{host}:{port}"
         await _until_healthy(url, server, log_file)

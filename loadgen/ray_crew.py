@@ -24,6 +24,7 @@ from typing import Any
 from loadgen.crew import complaint_of
 from loadgen.resume import has_run, take_up
 from loadgen.worker import READY
+from mockserver import huge_pages
 from mockserver.clock import WallClock, real_seconds
 from traces.jsonl import PAGE_NAMES, RECORD_NAMES
 
@@ -61,7 +62,11 @@ class Post:
         job |= {"directory": str(run), "workload_path": None if workload is None else str(workload)}
         with (self._directory / "stderr").open("wb") as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "loadgen.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
+                [sys.executable, "-m", "loadgen.worker"],
+                env=huge_pages.environ(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
             )
         assert self._process.stdout is not None, "asked for"
         self._tell(json.dumps(job))

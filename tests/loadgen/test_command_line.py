@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.__main__ import main
+from loadgen.commands import main
 from traces.jsonl import read_run
 
 SMALL = ("--num-tasks", "3", "--no-live")

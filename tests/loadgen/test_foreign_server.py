@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from loadgen.__main__ import main
+from loadgen.commands import main
 from mockserver.filler import filler
 from tests.loadgen.fakes import make_call, make_task
 from tests.loadgen.foreign_server import VOCABULARY_SIZE, ForeignServer, foreign_server

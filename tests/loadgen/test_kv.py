@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from loadgen import kv
-from loadgen.__main__ import main
+from loadgen.commands import main
 from mockserver.profile_files import find_profile
 
 LLAMA_70B = find_profile("llama-3.1-70b-4xh100")

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.__main__ import main
 from loadgen.call import Call, Completion
+from loadgen.commands import main
 from loadgen.reachable import CheckedTransport
 from loadgen.target import TargetError
 from tests.loadgen.stores.servers import free_port

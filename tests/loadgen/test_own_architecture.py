@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.__main__ import main
+from loadgen.commands import main
 from traces.jsonl import read_run
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "architectures.md"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.__main__ import main
+from loadgen.commands import main
 from tests.loadgen.fakes import make_call, make_task
 from traces.jsonl import Run, read_run, write_trajectories
 from traces.trajectory import Turn

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from loadgen.__main__ import main as command_line
+from loadgen.commands import main as command_line
 from loadgen.probe import main, probe_server, read_probes
 from reports.probes import probes
 from traces.jsonl import read_run

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.__main__ import main
+from loadgen.commands import main
 from tests.loadgen.stores.servers import free_port
 from tests.loadgen.test_resume import without_times, write_workload
 from traces.jsonl import read_run

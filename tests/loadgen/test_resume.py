@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 import pytest
 
-from loadgen.__main__ import main
+from loadgen.commands import main
 from tests.loadgen.fakes import make_call, make_task
 from tests.loadgen.stores.servers import free_port
 from traces.jsonl import Run, RunLock, TraceError, read_run, rewrite_records, write_trajectories

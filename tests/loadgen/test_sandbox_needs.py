@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.__main__ import main
+from loadgen.commands import main
 
 
 def said_by(capsys: pytest.CaptureFixture[str], *argv: str) -> str:

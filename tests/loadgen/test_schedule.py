@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.__main__ import main
 from loadgen.agents.orchestrator import orchestrator
 from loadgen.agents.react import react
 from loadgen.call import Call, DoneCall
+from loadgen.commands import main
 from loadgen.harness import Harness
 from loadgen.past import Past
 from loadgen.recorder import Recorder

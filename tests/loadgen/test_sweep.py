@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.__main__ import main
+from loadgen.commands import main
 from loadgen.config import Settings
 from loadgen.perform import Outcome
 from loadgen.sweep import largest_good, next_load, sweep, verdict

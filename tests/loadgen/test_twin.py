@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from loadgen.__main__ import main
+from loadgen.commands import main
 from loadgen.experiment import STREAM_INTERVAL
 from tests.loadgen.test_own_mock import write_workload
 from traces.jsonl import read_run
@@ -31,7 +31,7 @@ def test_the_time_scale_comes_from_a_twin_of_before(
         pytest.fail("the twin of before is there")
 
     twin = virtually(workload, tmp_path / "twin", "--sample-period", "2", "--goodput", "ttft:500")
-    monkeypatch.setattr("loadgen.__main__._twin", done_anew)
+    monkeypatch.setattr("loadgen.commands._twin", done_anew)
     path = tmp_path / "twin" / "summary.json"
     # So short that no machine carries more than real time's pace.
     path.write_bytes(orjson.dumps(orjson.loads(path.read_bytes()) | {"makespan_s": 0.001}))

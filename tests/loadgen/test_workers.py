@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.__main__ import main
+from loadgen.commands import main
 from loadgen.shard import Shard
 from tests.loadgen.test_own_mock import facts, write_workload
 from traces.jsonl import read_run

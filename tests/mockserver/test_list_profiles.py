@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mockserver.__main__ import main
 from mockserver.engine.profiles import PROFILES, get_profile
 from mockserver.profile_files import read_profile
+from mockserver.serve import main
 
 
 def test_the_table_names_every_profile(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

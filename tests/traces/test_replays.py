@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.recordings import recordings
-from loadgen.__main__ import main
+from loadgen.commands import main
 from tests.conftest import SHARED, needs_shared
 from traces.jsonl import read_run
 from traces.prompt_size import END_TOKENS, HEADER_TOKENS, react_steps

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.__main__ import main
+from loadgen.commands import main
 from loadgen.config import Settings
 from loadgen.twin import virtual_twin
 from tests.loadgen.stores.servers import Server, free_port, postgres_server, redis_server

@@ -1,0 +1,105 @@
+"""A command that starts anew on huge pages: the same command, with its memory where it asked for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mockserver import huge_pages
+
+_WHAT_IT_FINDS = """
+import json, os, sys
+from mockserver import huge_pages
+huge_pages.restart()
+objects = [bytes(100) for _ in range(400_000)]
+with open("/proc/self/smaps_rollup") as rollup:
+    kb = next(int(line.split()[1]) for line in rollup if line.startswith("AnonHugePages"))
+names = ("PYTHONMALLOC", "GLIBC_TUNABLES", "REPLAYRIG_HUGE_PAGES")
+print(json.dumps({"pid": os.getpid(), "argv": sys.argv[1:], "stdin": sys.stdin.read(), "huge_kb": kb,
+                  "environ": {name: os.environ[name] for name in names if name in os.environ}}))
+"""
+
+
+def _find(tmp_path: Path, **environ: str) -> dict[str, object]:
+    """What a process that asks for huge pages finds; its pid is the one that was started."""
+    script = tmp_path / "script.py"
+    script.write_text(_WHAT_IT_FINDS)
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONMALLOC", "GLIBC_TUNABLES")}
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", str(script), "an argument", "--flag=ü"],
+        env=clean | environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        stdout, _ = process.communicate("what was piped in", timeout=60)
+        assert process.returncode == 0
+    found: dict[str, object] = json.loads(stdout)
+    assert found.pop("pid") == process.pid
+    return found
+
+
+def test_a_process_starts_anew_and_is_the_same_otherwise(tmp_path: Path) -> None:
+    if "PYTHONMALLOC" not in huge_pages.environ():
+        pytest.skip("the system has no huge pages for those who ask (transparent_hugepage/enabled, or its C library)")
+    found = _find(tmp_path)
+    assert isinstance(found["huge_kb"], int)
+    assert found["huge_kb"] > 40_000, "400,000 objects of 100 bytes and more"
+    assert found["argv"] == ["an argument", "--flag=ü"]
+    assert found["stdin"] == "what was piped in"
+    assert found["environ"] == {}, "what this process starts decides for itself"
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"REPLAYRIG_HUGE_PAGES": "0"}, {"PYTHONMALLOC": "pymalloc"}, {"GLIBC_TUNABLES": "glibc.malloc.check=0"}]
+)
+def test_who_has_chosen_an_allocator_or_said_no_keeps_it(tmp_path: Path, chosen: dict[str, str]) -> None:
+    found = _find(tmp_path, **chosen)
+    assert found["environ"] == chosen
+    assert found["argv"] == ["an argument", "--flag=ü"]
+
+
+@pytest.mark.parametrize("modes", ["[always] madvise never", "always madvise [never]", None])
+def test_nothing_is_asked_for_where_there_is_nothing_to_have(
+    modes: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "enabled"
+    if modes is not None:
+        path.write_text(modes)
+    monkeypatch.setattr(huge_pages, "_MODES", path)
+    monkeypatch.delenv("PYTHONMALLOC", raising=False)
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("started anew"))
+    assert huge_pages.environ() == dict(os.environ)
+    huge_pages.restart()
+
+
+@pytest.mark.parametrize(
+    ("said", "is_new_enough"), [("glibc 2.36", True), ("glibc 2.35", True), ("glibc 2.31", False), (None, False)]
+)
+def test_glibc_has_to_be_new_enough(
+    said: str | None, is_new_enough: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "enabled"
+    path.write_text("always [madvise] never")
+    monkeypatch.setattr(huge_pages, "_MODES", path)
+    monkeypatch.setattr(os, "confstr", lambda _: said)
+    for name in ("PYTHONMALLOC", "GLIBC_TUNABLES", "REPLAYRIG_HUGE_PAGES"):
+        monkeypatch.delenv(name, raising=False)
+    assert ("PYTHONMALLOC" in huge_pages.environ()) == is_new_enough
+
+
+def test_a_start_that_fails_is_no_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "enabled"
+    path.write_text("always [madvise] never")
+    monkeypatch.setattr(huge_pages, "_MODES", path)
+    monkeypatch.setattr(os, "confstr", lambda _: "glibc 2.36")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no such file"))
+    for name in ("PYTHONMALLOC", "GLIBC_TUNABLES", "REPLAYRIG_HUGE_PAGES"):
+        monkeypatch.delenv(name, raising=False)
+    huge_pages.restart()
+    assert "REPLAYRIG_HUGE_PAGES" not in os.environ
