@@ -6,6 +6,7 @@ The messages before the first one removed stay as they were, so their cached blo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from loadgen.context import Conversation, Message
@@ -61,11 +62,17 @@ def num_tokens(conversation: Conversation) -> int:
 def _at_most(conversation: Conversation) -> int:
     """No fewer tokens than ``conversation`` has; only messages that are new are looked at."""
     if conversation.num_measured == 0:
-        conversation.num_tokens_at_most = _measure(conversation.tools, (), _bound)
+        conversation.num_tokens_at_most = _tools_at_most(conversation.tools)
     new = conversation.messages[conversation.num_measured :]
     conversation.num_tokens_at_most += _measure((), new, _bound)
     conversation.num_measured = len(conversation.messages)
     return conversation.num_tokens_at_most
+
+
+@functools.lru_cache(maxsize=4096)
+def _tools_at_most(tools: tuple[str, ...]) -> int:
+    """The same of tools, which many conversations share."""
+    return _measure(tools, (), _bound)
 
 
 def _measure(tools: Sequence[str], messages: Sequence[Message], size: Callable[[str], int]) -> int:

@@ -10,6 +10,7 @@ import functools
 import itertools
 import random
 import re
+from collections.abc import Callable
 
 from mockserver.tokens import TOKEN_BYTES, TokenText, pack, ranks
 
@@ -20,22 +21,29 @@ _NUM_UNIQUE_WORDS = 3  # 3 words of about 5,000: one chance in 10^11 that two fi
 
 
 @functools.cache
-def _words() -> list[tuple[int, str]]:
-    """Lower-case English-looking words of 3 to 9 letters that are one token with their leading space."""
+def _words() -> list[tuple[bytes, str]]:
+    """Lower-case English-looking words of 3 to 9 letters that are one token with their leading space: id and text."""
     pieces = itertools.islice(ranks().items(), _NUM_KNOWN_PIECES)
-    return [(token_id, piece.decode("ascii")) for piece, token_id in pieces if _WORD(piece)]
+    return [(pack([token_id]), piece.decode("ascii")) for piece, token_id in pieces if _WORD(piece)]
 
 
 @functools.cache
 def _pool() -> tuple[bytes, str, list[int]]:
     """A fixed run of words: their ids, their text, and where each word starts in the text."""
-    draw = random.Random("replayrig/filler").choice
+    random_bits = random.Random("replayrig/filler").getrandbits
     words = _words()
-    chosen = [draw(words) for _ in range(_POOL_WORDS)]
-    starts = [0]
-    for _, word in chosen:
-        starts.append(starts[-1] + len(word))
-    return pack([token_id for token_id, _ in chosen]), "".join(word for _, word in chosen), starts
+    chosen = [words[_below(random_bits, len(words))] for _ in range(_POOL_WORDS)]
+    starts = list(itertools.accumulate((len(word) for _, word in chosen), initial=0))
+    return b"".join(token_id for token_id, _ in chosen), "".join(word for _, word in chosen), starts
+
+
+def _below(random_bits: Callable[[int], int], limit: int) -> int:
+    """As ``random.Random`` draws for ``choice`` and ``randrange``, without what they ask first: most of a filler."""
+    num_bits = limit.bit_length()
+    drawn = random_bits(num_bits)
+    while drawn >= limit:
+        drawn = random_bits(num_bits)
+    return drawn
 
 
 def filler(seed: str | random.Random, num_tokens: int) -> TokenText:
@@ -48,14 +56,19 @@ def filler(seed: str | random.Random, num_tokens: int) -> TokenText:
     if num_tokens < 0:
         raise ValueError(f"num_tokens must be at least 0, got {num_tokens}")
     rng = random.Random(seed) if isinstance(seed, str) else seed
+    random_bits = rng.getrandbits
     words = _words()
-    head = [rng.choice(words) for _ in range(min(num_tokens, _NUM_UNIQUE_WORDS))]
-    ids = [pack([token_id for token_id, _ in head])]
-    text = [word for _, word in head]
+    ids: list[bytes] = []
+    text: list[str] = []
+    num_unique = min(num_tokens, _NUM_UNIQUE_WORDS)
+    for _ in range(num_unique):
+        token_id, word = words[_below(random_bits, len(words))]
+        ids.append(token_id)
+        text.append(word)
     pool_ids, pool_text, starts = _pool()
-    missing = num_tokens - len(head)
+    missing = num_tokens - num_unique
     while missing > 0:
-        first = rng.randrange(_POOL_WORDS)
+        first = _below(random_bits, _POOL_WORDS)
         last = min(first + missing, _POOL_WORDS)
         ids.append(pool_ids[first * TOKEN_BYTES : last * TOKEN_BYTES])
         text.append(pool_text[starts[first] : starts[last]])

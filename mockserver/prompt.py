@@ -80,6 +80,11 @@ class PromptEncoder:
         self._append_reply(parts, message)
         return b"".join(parts)
 
+    def said(self, reply: bytes) -> bytes:
+        """The ids of an assistant message in a history, from those of ``reply``."""
+        template = _template()
+        return template.assistant + reply + template.newline
+
     def text(self, text: str) -> bytes:
         """Ids of a plain text, remembered."""
         return self._texts.encode(text)

@@ -84,9 +84,13 @@ def count(text: str) -> int:
     return len(encode(text)) // TOKEN_BYTES
 
 
-@functools.lru_cache(maxsize=65_536)
 def remembered_count(text: str) -> int:
     """``count``, for texts that are asked about again and again."""
+    return len(text.token_ids) // TOKEN_BYTES if isinstance(text, TokenText) else _remembered_count(text)
+
+
+@functools.lru_cache(maxsize=65_536)
+def _remembered_count(text: str) -> int:
     return count(text)
 
 

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from loadgen.call import Call, Completion
 from loadgen.config import Settings
-from loadgen.context import Conversation
+from loadgen.context import Conversation, Message
 from mockserver.clock import Clock
 from mockserver.driver import Driver
 from mockserver.engine.chains import BlockPath
@@ -85,7 +85,8 @@ class InProcessTransport:
         conversation = call.conversation
         sent_at = self._clock.now()
         history = self._extended(conversation)
-        reply = encoder.reply(call.reply)
+        reply = history.reply_ids = encoder.reply(call.reply)
+        history.reply = call.reply
         num_prompt_tokens = history.num_tokens + self._num_generation_tokens
         num_output_tokens = num_tokens(reply)
         max_tokens = self._max_model_len - num_prompt_tokens
@@ -138,8 +139,13 @@ class InProcessTransport:
             history = self._history[conversation] = _History()
             new = self._encoder.chat(messages, conversation.tools, add_generation_prompt=False)
         else:
-            new = self._encoder.chat(messages[history.num_messages :], add_generation_prompt=False)
-        history.num_messages = len(messages)
+            messages = messages[history.num_messages :]
+            said = b""
+            if messages and messages[0] is history.reply:
+                said = self._encoder.said(history.reply_ids)
+                del messages[0]
+            new = said + self._encoder.chat(messages, add_generation_prompt=False)
+        history.num_messages = len(conversation.messages)
         history.num_tokens += num_tokens(new)
         history.rest += new
         return history
@@ -169,6 +175,9 @@ class _History:
 
     num_messages: int = 0
     num_tokens: int = 0
+    reply: Message | None = None
+    """The answer to the last call, with which the history most often goes on, and its ids."""
+    reply_ids: bytes = b""
     path: BlockPath = ()
     """Of the last call's prompt and reply, with which the next prompt starts."""
     num_cut: int = 0
