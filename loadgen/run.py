@@ -99,6 +99,7 @@ async def replay(
                 error=error,
             )
         )
+        session.agents.clear()  # they know their session: histories would stay until garbage is looked for
 
     async with asyncio.TaskGroup() as background:
         sampling = background.create_task(_sample(look, recorder, clock, sample_period_s))

@@ -11,6 +11,7 @@ A request samples a token in the step in which computed reaches the end.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from mockserver.engine.batch import Batch
@@ -61,21 +62,21 @@ class Scheduler:
         """Add the tokens that a batch sampled; returns the requests that ended with it, in batch order."""
         is_async = self.config.async_scheduling
         block_size = self.config.block_size
+        has_ended = Status.FINISHED
         finished: list[Request] = []
         num_discarded = 0
         for request in batch.sampling:
-            status = request.status
-            if status is Status.FINISHED:
+            if request.status is has_ended:
                 num_discarded += 1  # aborted, or it stopped by surprise one batch earlier
                 continue
-            request.num_tokens += 1
+            num_tokens = request.num_tokens = request.num_tokens + 1
             if is_async:
-                request.num_placeholders -= 1
-                num_known = request.num_computed_tokens - request.num_placeholders
+                num_placeholders = request.num_placeholders = request.num_placeholders - 1
+                num_known = request.num_computed_tokens - num_placeholders
                 # Only now is the token known that completed the block.
-                if not num_known % block_size and status is Status.RUNNING:
+                if not num_known % block_size and request.status is Status.RUNNING:
                     self.pool.cache(request.table, num_known // block_size)
-            if request.num_tokens == request.final_num_tokens:
+            if num_tokens == request.final_num_tokens:
                 self._finish(request)
                 finished.append(request)
         self.num_generated_tokens += len(batch.sampling) - num_discarded
@@ -99,53 +100,55 @@ class Scheduler:
         """Hand out the budget to running requests, in list order; returns what is left of it."""
         config = self.config
         is_async = config.async_scheduling
-        running = self.running
         block_size = config.block_size
         num_tokens_by_request = batch.num_tokens_by_request
-        sampling = batch.sampling
+        sample = batch.sampling.append
         budget = config.max_num_batched_tokens
         long_cap = self._long_prefill_cap()
         last_position = config.max_model_len - 1
         num_steady_placeholders = 1 if is_async else 0
-        num_decode_seqs = num_context_tokens = 0
-        index = 0
-        while index < len(running) and budget:
-            request = running[index]
-            index += 1
-            num_placeholders = request.num_placeholders
-            computed = request.num_computed_tokens
-            if computed < request.steady_until and num_placeholders == num_steady_placeholders:
-                # Nearly all there is: one token within a block. It takes none, and fills none that is known yet.
-                num_tokens_by_request[request] = 1
-                sampling.append(request)
-                request.num_computed_tokens = computed + 1
-                if is_async:
-                    request.num_placeholders = 2
-                num_decode_seqs += 1
-                num_context_tokens += computed
-                budget -= 1
-                continue
-            if num_placeholders and computed + 2 - num_placeholders >= request.limit_num_tokens:
-                continue  # what is in flight brings it to max_tokens
-            num_new = request.num_tokens + num_placeholders - computed
-            if num_new > 1:
-                num_new = min(num_new, long_cap, budget, last_position - computed)
-            if num_new <= 0 or computed >= last_position:
-                continue
-            end = computed + num_new
-            room = self._take_blocks(batch, request, -(-end // block_size))
-            budget += room.refund
-            index -= room.num_earlier
-            if not room.has_room:
-                break
-            self.pool.cache(request.table, min(end, request.num_tokens) // block_size)
-            self._advance(batch, request, num_new)
-            if num_new == 1 and computed >= request.num_prompt_tokens:
-                request.steady_until = self._steady_until(request)
-            budget -= num_new
-        batch.shape.num_decode_seqs += num_decode_seqs
+        num_steady = num_context_tokens = 0
+        start: int | None = 0
+        while start is not None:
+            requests, start = itertools.islice(self.running, start, None), None
+            for request in requests:
+                if num_steady >= budget:
+                    break
+                num_placeholders = request.num_placeholders
+                computed = request.num_computed_tokens
+                if computed < request.steady_until and num_placeholders == num_steady_placeholders:
+                    # Nearly all there is: one token within a block. It takes none, and fills none that is known yet.
+                    num_tokens_by_request[request] = 1
+                    sample(request)
+                    request.num_computed_tokens = computed + 1
+                    if is_async:
+                        request.num_placeholders = 2
+                    num_steady += 1
+                    num_context_tokens += computed
+                    continue
+                if num_placeholders and computed + 2 - num_placeholders >= request.limit_num_tokens:
+                    continue  # what is in flight brings it to max_tokens
+                num_new = request.num_tokens + num_placeholders - computed
+                if num_new > 1:
+                    num_new = min(num_new, long_cap, budget - num_steady, last_position - computed)
+                if num_new <= 0 or computed >= last_position:
+                    continue
+                end = computed + num_new
+                room = self._take_blocks(batch, request, -(-end // block_size))
+                budget += room.refund
+                if not room.has_room:
+                    break
+                self.pool.cache(request.table, min(end, request.num_tokens) // block_size)
+                self._advance(batch, request, num_new)
+                if num_new == 1 and computed >= request.num_prompt_tokens:
+                    request.steady_until = self._steady_until(request)
+                budget -= num_new
+                if room.next_index is not None:
+                    start = room.next_index
+                    break
+        batch.shape.num_decode_seqs += num_steady
         batch.shape.num_decode_context_tokens += num_context_tokens
-        return budget
+        return budget - num_steady
 
     def _steady_until(self, request: Request) -> int:
         """Up to where a decoding request's computed tokens may grow before it needs more than its next token."""
@@ -169,21 +172,21 @@ class Scheduler:
     def _make_room(self, batch: Batch, request: Request, num_blocks: int) -> _Room:
         """Preempt until ``num_blocks`` are free, or until the request itself had to go."""
         refund = 0
-        num_earlier = 0
+        next_index = self.running.index(request) + 1
         while num_blocks > self.pool.num_free:
             if self.config.scheduling_policy == "priority":
                 victim = max(self.running, key=least_urgent)
                 self.running.remove(victim)
                 if victim in batch.num_tokens_by_request:
                     refund += self._take_back(batch, victim)
-                    num_earlier += 1
+                    next_index -= 1
             else:
                 victim = self.running.pop()
             self._preempt(victim)
             batch.preempted.append(victim)
             if victim is request:
-                return _Room(False, refund, num_earlier)
-        return _Room(True, refund, num_earlier)
+                return _Room(False, refund, None)
+        return _Room(True, refund, next_index)
 
     def _preempt(self, request: Request) -> None:
         self.pool.free(request.table)
@@ -289,8 +292,9 @@ class _Room:
     has_room: bool
     refund: int
     """Tokens given back by preempted requests that this step had served already."""
-    num_earlier: int
-    """Preempted requests that stood before the one that needed room."""
+    next_index: int | None
+    """Where in ``running`` the step goes on, as vLLM counts: one back for each that it had served; None: with the
+    next."""
 
 
-_NOBODY_MOVED = _Room(has_room=True, refund=0, num_earlier=0)
+_NOBODY_MOVED = _Room(has_room=True, refund=0, next_index=None)
