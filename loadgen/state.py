@@ -10,6 +10,7 @@ To resume, what the store has becomes the run's past (``loadgen.past``).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,8 +30,6 @@ T = TypeVar("T")
 
 _RUN, _AGENT, _CALL, _TOOLS = "run", "agent/", "call/", "tools/"
 _PAUSE_REAL_S = 0.2
-_DONE_CALL: TypeAdapter[DoneCall] = TypeAdapter(DoneCall)
-_TOOL_RECORDS: TypeAdapter[list[ToolRecord]] = TypeAdapter(list[ToolRecord])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +48,12 @@ class Checkpoint:
         if self.reply is not None:
             history += (b"" if history == b"[" else b",") + orjson.dumps(self.reply)
         return b'{"num_calls":%d,"history":%b]}' % (self.num_calls, history)
+
+
+@functools.cache
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    """Reads ``kind`` from JSON; built when something is read, for most runs have nothing stored."""
+    return TypeAdapter(kind)
 
 
 def num_calls_of(checkpoint: bytes | None) -> int:
@@ -106,9 +111,9 @@ class StateKeeper:
         if differing:
             raise StoreError(f"run {run!r} cannot be resumed: it differs in {', '.join(differing)}")
         for call in (await self._patiently(lambda: self.store.load_all(_CALL))).values():
-            self.past.add_call(_DONE_CALL.validate_json(call))
+            self.past.add_call(_reader(DoneCall).validate_json(call))
         for key, tools in (await self._patiently(lambda: self.store.load_all(_TOOLS))).items():
-            self.past.add_tools(key.removeprefix(_TOOLS), _TOOL_RECORDS.validate_json(tools))
+            self.past.add_tools(key.removeprefix(_TOOLS), _reader(list[ToolRecord]).validate_json(tools))
 
     async def begin_step(self, agent_id: str, num_calls: int) -> None:
         """Load the state of an agent that is about to make its next call, having made ``num_calls``."""

@@ -85,7 +85,7 @@ class Replay:
                 in_flight.append((batch, self._scheduled_row(step, batch)))
                 step += 1
                 self._check()
-                if len(in_flight) < depth and (batch.num_tokens_by_request or self.alive):
+                if len(in_flight) < depth and (not batch.is_empty or self.alive):
                     continue
             elif not in_flight:
                 if not self.arrivals:
@@ -111,7 +111,7 @@ class Replay:
     def _scheduled_row(self, step: int, batch: Batch) -> Row:
         return {
             "step": step,
-            "scheduled": {request.request_id: num for request, num in batch.num_tokens_by_request.items()},
+            "scheduled": {request.request_id: num for request, num in batch.scheduled().items()},
             "computed_at_admission": {request.request_id: request.num_cached_tokens for request in batch.admitted},
             "resumed": sorted(request.request_id for request in batch.resumed),
             "preempted": [request.request_id for request in batch.preempted],

@@ -157,14 +157,14 @@ class Engine:
     def begin_step(self, at: float) -> Step | None:
         """Decide the next batch at ``at``; it starts when the step before it ends. None if there is nothing to run."""
         batch = self.scheduler.schedule()
-        if batch.preempted and not batch.num_tokens_by_request and not self._num_in_flight:
+        if batch.is_empty and batch.preempted and not self._num_in_flight:
             batch = self.scheduler.schedule()  # everyone had to step back, and nobody is admitted in such a step
-        if not batch.num_tokens_by_request:
+        if batch.is_empty:
             return None
         for request in batch.admitted:
             request.scheduled_at = at
         if self._num_guided:
-            decoding = (request for request, num_new in batch.num_tokens_by_request.items() if num_new == 1)
+            decoding = (request for request, num_new in batch.scheduled().items() if num_new == 1)
             num_guided = sum(request.guided for request in decoding)
             batch.shape.num_guided_seqs = min(num_guided, batch.shape.num_decode_seqs)
         starts_at = max(at, self._busy_until)

@@ -54,7 +54,7 @@ def take_quiet_steps(scheduler: Scheduler, num_steps: int) -> Batch:
             scheduler.pool.take(table, num_more)
     _cache_generated_blocks(scheduler, num_steps, num_in_flight)
     scheduler.num_generated_tokens += num_steps * len(scheduler.running)
-    return Batch(num_tokens_by_request=dict.fromkeys(scheduler.running, 1), sampling=list(scheduler.running))
+    return Batch(sampling=list(scheduler.running))
 
 
 def _num_blocks_wanted(scheduler: Scheduler, num_steps: int) -> int:

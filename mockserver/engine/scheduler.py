@@ -101,10 +101,8 @@ class Scheduler:
         config = self.config
         is_async = config.async_scheduling
         block_size = config.block_size
-        num_tokens_by_request = batch.num_tokens_by_request
         sample = batch.sampling.append
         budget = config.max_num_batched_tokens
-        long_cap = self._long_prefill_cap()
         last_position = config.max_model_len - 1
         num_steady_placeholders = 1 if is_async else 0
         num_steady = num_context_tokens = 0
@@ -118,7 +116,6 @@ class Scheduler:
                 computed = request.num_computed_tokens
                 if computed < request.steady_until and num_placeholders == num_steady_placeholders:
                     # Nearly all there is: one token within a block. It takes none, and fills none that is known yet.
-                    num_tokens_by_request[request] = 1
                     sample(request)
                     request.num_computed_tokens = computed + 1
                     if is_async:
@@ -130,7 +127,7 @@ class Scheduler:
                     continue  # what is in flight brings it to max_tokens
                 num_new = request.num_tokens + num_placeholders - computed
                 if num_new > 1:
-                    num_new = min(num_new, long_cap, budget - num_steady, last_position - computed)
+                    num_new = min(num_new, self._long_prefill_cap(), budget - num_steady, last_position - computed)
                 if num_new <= 0 or computed >= last_position:
                     continue
                 end = computed + num_new
@@ -138,7 +135,9 @@ class Scheduler:
                 budget += room.refund
                 if not room.has_room:
                     break
-                self.pool.cache(request.table, min(end, request.num_tokens) // block_size)
+                num_full = min(end, request.num_tokens) // block_size
+                if num_full > request.table.num_cached:
+                    self.pool.cache(request.table, num_full)
                 self._advance(batch, request, num_new)
                 if num_new == 1 and computed >= request.num_prompt_tokens:
                     request.steady_until = self._steady_until(request)
@@ -177,7 +176,7 @@ class Scheduler:
             if self.config.scheduling_policy == "priority":
                 victim = max(self.running, key=least_urgent)
                 self.running.remove(victim)
-                if victim in batch.num_tokens_by_request:
+                if victim in batch:
                     refund += self._take_back(batch, victim)
                     next_index -= 1
             else:
@@ -251,7 +250,8 @@ class Scheduler:
 
     def _advance(self, batch: Batch, request: Request, num_new: int) -> None:
         """Put ``num_new`` tokens of a request into the batch: they count as computed at once, before it runs."""
-        batch.num_tokens_by_request[request] = num_new
+        if num_new > 1:
+            batch.num_tokens_by_request[request] = num_new
         computed = request.num_computed_tokens
         end = request.num_computed_tokens = computed + num_new
         is_decode = num_new == 1 and computed >= request.num_prompt_tokens
@@ -262,18 +262,16 @@ class Scheduler:
                 batch.prompts_done.append(request)
             if self.config.async_scheduling:
                 request.num_placeholders += 1
+        else:
+            batch.unfinished.append((len(batch.sampling), request))
 
     def _take_back(self, batch: Batch, request: Request) -> int:
         """Take a request that must step back out of the batch; returns the tokens it had in it."""
-        num_new = batch.num_tokens_by_request.pop(request)
+        if self.config.async_scheduling and request in batch.sampling:
+            request.num_placeholders -= 1
+        num_new = batch.remove(request)
         computed = request.num_computed_tokens - num_new
         batch.shape.add(computed, -num_new, is_decode=num_new == 1 and computed >= request.num_prompt_tokens)
-        if request in batch.sampling:
-            batch.sampling.remove(request)
-            if request in batch.prompts_done:
-                batch.prompts_done.remove(request)
-            if self.config.async_scheduling:
-                request.num_placeholders -= 1
         return num_new
 
     def _finish(self, request: Request) -> None:

@@ -81,7 +81,7 @@ def test_a_long_prompt_is_computed_in_chunks_and_decodes_share_the_step() -> Non
     for _ in range(3):
         step = engine.begin_step(first.ends_at)
         assert step is not None
-        chunks.append(list(step.batch.num_tokens_by_request.values()))
+        chunks.append(list(step.batch.scheduled().values()))
         assert step.ends_at - step.starts_at == pytest.approx(sum(chunks[-1][10:]) / 1000.0 + 0.01)
         engine.finish_step(step)
 
