@@ -2,9 +2,9 @@
 
     python -m benchmarks.live_accuracy --base-url http://127.0.0.1:8000 --max-num-batched-tokens 2048 --out DIR
 
-Sends the probes of a calibration twice and a load of agents twice, each agent a growing conversation with waits for
-tools between its calls. The first probes are fitted; the second probes and both loads are predicted. Beside each error
-stands the floor: what the real server's two answers to the same requests differ by.
+Sends the probes of a calibration twice, in turns, and a load of agents twice, each agent a growing conversation with
+waits for tools between its calls. The first half of the probes is fitted; the other half and both loads are predicted.
+Beside each error stands the floor: what the real server's two answers to the same requests differ by.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import asyncio
 import itertools
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import aiohttp
 import numpy as np
 import orjson
 
-from loadgen.probe import Probe, Prober, read_probes
+from loadgen.probe import Probe, Prober, new_session, read_probes
 from mockserver.clock import Clock, VirtualClock, WallClock, run_virtual, run_wall
 from mockserver.driver import Driver
 from mockserver.engine.chains import BlockPath, ChainRun
@@ -57,7 +56,8 @@ def main() -> int:
         )
     )
     loads = {"probes": _as_chains(read_probes(listed)), "agents": _agents()}
-    measured = run_wall(lambda: _measure(loads, options.base_url))
+    # A server that was measured before has the prompts of that time in its cache.
+    measured = run_wall(lambda: _measure(loads, options.base_url, seed=options.out.name))
     for name, both in measured.items():
         for number, calls in enumerate(both):
             lines = b"".join(orjson.dumps(call, option=orjson.OPT_APPEND_NEWLINE) for call in calls)
@@ -83,41 +83,60 @@ def _as_chains(listed: Sequence[Probe]) -> list[list[Chain]]:
     return [[[(probe, 0.0)] for probe in group] for _, group in itertools.groupby(listed, key=lambda p: p.group)]
 
 
-def _agents(num_tasks: int = 6, num_calls: int = 8) -> list[list[Chain]]:
-    """One group of agents that start together: their prompts grow, and tools take their time between calls."""
-    draw = random.Random("replayrig/agents")
+def _agents(num_groups: int = 3, num_tasks: int = 6, num_calls: int = 8) -> list[list[Chain]]:
+    """Groups of agents that start together: their prompts grow, and tools take their time between calls."""
+    return [_group_of_agents(f"replayrig/agents/{number}", num_tasks, num_calls) for number in range(num_groups)]
+
+
+def _group_of_agents(seed: str, num_tasks: int, num_calls: int) -> list[Chain]:
+    draw = random.Random(seed)
     chains: list[Chain] = []
     for task in range(num_tasks):
         num_prompt = draw.randint(300, 1500)
         chain: Chain = []
         for _ in range(num_calls):
             num_output = draw.randint(8, 48)
-            probe = Probe(group=0, prompt=f"agent {task}", num_prompt_tokens=num_prompt, num_output_tokens=num_output)
+            probe = Probe(group=0, prompt=f"{seed} {task}", num_prompt_tokens=num_prompt, num_output_tokens=num_output)
             chain.append((probe, draw.expovariate(1 / 0.3)))
             num_prompt += num_output + draw.randint(40, 500)
         chains.append(chain)
-    return [chains]
+    return chains
 
 
-async def _measure(loads: dict[str, list[list[Chain]]], base_url: str) -> dict[str, list[list[CallRecord]]]:
+async def _measure(
+    loads: dict[str, list[list[Chain]]], base_url: str, *, seed: str
+) -> dict[str, list[list[CallRecord]]]:
     clock = WallClock()
-    timeout = aiohttp.ClientTimeout(total=None)
-    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
+    async with new_session() as session:
         async with session.get(f"{base_url}/v1/models") as response:
             model = (await response.json())["data"][0]["id"]
         prober = Prober(session, base_url, model, clock)
         await prober.learn()
         clock.start()
-        found: dict[str, list[list[CallRecord]]] = {name: [] for name in loads}
-        for repeat in range(2):
-            for name, groups in loads.items():
-                found[name].append(await _send_all(groups, prober, clock, f"{name} {repeat} "))
+        found: dict[str, list[list[CallRecord]]] = {name: [[], []] for name in loads}
+        for name, repeat, group in _in_turns(loads):
+            records = found[name][repeat]
+            records += await _send(group, prober, clock, f"{seed} {name} {repeat} ", len(records))
+            await clock.sleep_until(clock.now() + _BETWEEN_S)
         return found
 
 
-async def _send_all(groups: list[list[Chain]], prober: Prober, clock: Clock, prefix: str) -> list[CallRecord]:
-    """All groups, one after the other; the records are in the order of the chains' calls."""
-    records: list[CallRecord] = []
+def _in_turns(loads: dict[str, list[list[Chain]]]) -> Iterator[tuple[str, int, list[Chain]]]:
+    """Everything twice: a machine that gets slower meanwhile shall not be taken for a server that differs.
+
+    Each group is sent for the one half and soon after for the other, in turns which comes first; the agents are spread
+    over the time that the probes take.
+    """
+    probes, agents = loads["probes"], loads["agents"]
+    in_turns = [(name, group, number) for name, groups in loads.items() for number, group in enumerate(groups)]
+    in_turns.sort(key=lambda turn: (turn[2] + 0.5) / (len(probes) if turn[0] == "probes" else len(agents)))
+    for name, group, number in in_turns:
+        for repeat in (0, 1) if number % 2 else (1, 0):
+            yield name, repeat, group
+
+
+async def _send(group: list[Chain], prober: Prober, clock: Clock, prefix: str, first_number: int) -> list[CallRecord]:
+    """A group's chains side by side; the records are in the order of the chains' calls."""
 
     async def follow(chain: Chain, number: int) -> list[CallRecord]:
         own = []
@@ -132,11 +151,8 @@ async def _send_all(groups: list[list[Chain]], prober: Prober, clock: Clock, pre
             own.append(await prober.send(renamed, 1000 * number + place))
         return own
 
-    for group in groups:
-        for own in await asyncio.gather(*(follow(chain, len(records) + k) for k, chain in enumerate(group))):
-            records += own
-        await clock.sleep_until(clock.now() + _BETWEEN_S)
-    return records
+    chains = await asyncio.gather(*(follow(chain, first_number + k) for k, chain in enumerate(group)))
+    return [record for own in chains for record in own]
 
 
 Timing = tuple[float, float, float | None]

@@ -26,6 +26,7 @@ import aiohttp
 import orjson
 
 from loadgen.target import refusal
+from loadgen.transports.eager import REQUEST_CLASS
 from loadgen.transports.sse import StreamedAnswer
 from mockserver.clock import Clock, WallClock, run_wall
 from mockserver.filler import filler
@@ -147,12 +148,20 @@ class Prober:
         )
 
 
+def new_session() -> aiohttp.ClientSession:
+    """For probes: nothing is given up on but a host that does not answer, and a request leaves when it is made."""
+    return aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
+        connector=aiohttp.TCPConnector(limit=0),
+        request_class=REQUEST_CLASS,
+    )
+
+
 async def probe_server(probes: Sequence[Probe], *, base_url: str, model: str | None, out: Path) -> int:
     """Send all probes and write the run directory; returns how many failed."""
     base_url = base_url.rstrip("/").removesuffix("/v1")
     clock = WallClock()
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
-    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
+    async with new_session() as session:
         server = await _ask(session, base_url)
         prober = Prober(session, base_url, model or server.model, clock)
         await prober.learn()
