@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mockserver.clock import Clock
 from mockserver.engine.engine import Engine, Snapshot, Step, StepResult, add_snapshots
-from mockserver.engine.request import Request, Status
+from mockserver.engine.request import Request
 from mockserver.engine.routing import Router
 from mockserver.lag import LagMeter
 
@@ -93,13 +93,8 @@ class Generation:
 
     async def wait(self) -> None:
         """Return when the request has ended, by itself or by an abort."""
-        request = self.request
-        while request.status is not Status.FINISHED:  # not `is_finished` and `_wake`: this is where most calls wait
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+        while not self.request.is_finished:
+            await self._wake()
 
     def __aiter__(self) -> AsyncIterator[TokenBurst]:
         return self._bursts()
