@@ -64,3 +64,14 @@ def test_what_no_removal_can_fit_is_sent_as_it_is() -> None:
 
     assert same.messages == conversation.messages
     assert num_removed == 0
+
+
+def test_tools_take_room_of_every_conversation_that_has_them() -> None:
+    tools = (filler("a schema", 600),)
+    results = [tool_message(f"c{k}", filler(f"r{k}", 100)) for k in range(4)]
+    for _ in range(2):
+        with_tools = Conversation(tools=tools, messages=[user_message("u"), *results])
+        without = Conversation(messages=[user_message("u"), *results])
+
+        assert fitted(with_tools, num_output_tokens=10, limit=1000)[1] > 0
+        assert fitted(without, num_output_tokens=10, limit=1000)[1] == 0

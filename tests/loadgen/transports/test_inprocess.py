@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from loadgen.agents.react import react
 from loadgen.config import Settings
 from loadgen.doors import in_process
 from loadgen.recorder import Recorder
-from loadgen.run import replay
-from loadgen.tools import ToolTimes
 from loadgen.transports.inprocess import build_machine
 from mockserver.clock import VirtualClock, run_virtual
-from tests.loadgen.fakes import make_task
+from tests.loadgen.fakes import make_call, make_task, replaying
+from traces.prompt_size import react_calls
 from traces.record import ServerSample
 from traces.trajectory import Turn
 
@@ -23,17 +21,8 @@ def samples_of_a_pool_for_one_history(num_blocks: int) -> list[ServerSample]:
     async def main(clock: VirtualClock) -> None:
         machine = build_machine(Settings(num_gpu_blocks_override=num_blocks + 1, max_model_len=1280), clock)
         async with in_process(machine) as door:
-            await replay(
-                tasks,
-                [0.0, 0.0],
-                architecture=react,
-                clock=clock,
-                transport=door.transport,
-                look=door.look,
-                recorder=recorder,
-                tool_times=ToolTimes(),
-                max_concurrency=1,
-                sample_period_s=0.01,
+            await replaying(
+                clock, door.transport, recorder, *tasks, look=door.look, max_concurrency=1, sample_period_s=0.01
             )
 
     run_virtual(main)
@@ -51,3 +40,25 @@ def test_samples_say_whose_blocks_were_evicted_since_the_one_before() -> None:
 
 def test_where_nothing_is_evicted_samples_say_nobody() -> None:
     assert {len(sample.evicted_by_agent or {}) for sample in samples_of_a_pool_for_one_history(10_000)} == {0}
+
+
+def test_a_growing_history_has_the_tokens_and_the_hits_that_it_would_have_if_it_were_encoded_whole() -> None:
+    block_size = 16
+    calls = [make_call(f"c{k}", "mail", result=f"result {k} " * 30) for k in range(3)]
+    turns = [Turn(content=f"step {k} " * 20, tool_calls=(call,)) for k, call in enumerate(calls)]
+    task = make_task("t", *turns, Turn(content="done"))
+    recorder = Recorder()
+
+    async def main(clock: VirtualClock) -> None:
+        machine = build_machine(Settings(), clock)
+        async with in_process(machine) as door:
+            await replaying(clock, door.transport, recorder, task)
+
+    run_virtual(main)
+
+    sizes = list(react_calls(task))
+    assert [call.num_prompt_tokens for call in recorder.calls] == [size.num_prompt_tokens for size in sizes]
+    # All but the last token of the answer before was computed, and whole blocks of that are kept.
+    whole = [size.num_prompt_tokens + size.num_output_tokens - 1 for size in sizes[:-1]]
+    hits = [call.num_cached_tokens for call in recorder.calls]
+    assert hits == [0, *(num // block_size * block_size for num in whole)]
