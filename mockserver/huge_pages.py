@@ -7,7 +7,7 @@ cost its client 2 ms, and 1.4 (benchmarks/virtual.py, benchmarks/client.py; Linu
 
 Linux gives huge pages to memory that asks for them (``madvise``), glibc's malloc asks when it is told to
 (``glibc.malloc.hugetlb``, malloc tunables in glibc's manual), and Python takes glibc's malloc instead of its own when
-it is told to (``PYTHONMALLOC``). All three are told at a process's start, so a command that wants this starts anew.
+it is told to (``PYTHONMALLOC``). Both are told at a process's start, so a command that wants this starts anew.
 """
 
 from __future__ import annotations

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import loadgen.__main__
+import loadgen.commands
+import mockserver.__main__
 from mockserver import huge_pages
 
 _WHAT_IT_FINDS = """
@@ -103,3 +108,34 @@ def test_a_start_that_fails_is_no_start(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.delenv(name, raising=False)
     huge_pages.restart()
     assert "REPLAYRIG_HUGE_PAGES" not in os.environ
+
+
+class _StartedAnewError(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("command_line", "argv", "starts_anew"),
+    [
+        *((loadgen.__main__.command_line, [name, "--help"], True) for name in loadgen.__main__._LONG),
+        (loadgen.__main__.command_line, ["kv", "--help"], False),
+        (mockserver.__main__.command_line, ["--help"], True),
+        (mockserver.__main__.command_line, ["profiles", "--help"], False),
+    ],
+)
+def test_what_takes_long_starts_anew_before_it_does_anything(
+    command_line: Callable[[], object], argv: list[str], starts_anew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def restart() -> None:
+        raise _StartedAnewError
+
+    monkeypatch.setattr(huge_pages, "restart", restart)
+    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)  # of this process
+    monkeypatch.setattr(sys, "argv", ["command", *argv])
+    with pytest.raises(_StartedAnewError if starts_anew else SystemExit):
+        command_line()
+
+
+def test_every_command_that_runs_something_takes_long() -> None:
+    commands = loadgen.commands
+    assert set(loadgen.__main__._LONG) == {*commands._COMMANDS, commands.RESUME, commands.PROBE}

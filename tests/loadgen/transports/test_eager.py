@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import BinaryIO
 
 import aiohttp
 import pytest
@@ -37,23 +38,23 @@ class _Server:
             except OSError:
                 return
             with connection, connection.makefile("rb") as stream:
-                while length := self._length(stream.readline, stream.readline):
+                while length := _length(stream):
                     self.may_read.wait(_WAIT_S)
                     body = stream.read(length)
-                    self.digests.append(f"{len(body)} {hashlib.sha256(body).hexdigest()}")
+                    self.digests.append(_digest(body))
                     self.has_read.set()
                     if len(body) < length:
                         break
                     connection.sendall(_ANSWER)
 
-    @staticmethod
-    def _length(first_line, next_line) -> int:  # type: ignore[no-untyped-def]
-        length = 0
-        if first_line():
-            while (line := next_line().strip().lower()) != b"":
-                if line.startswith(b"content-length:"):
-                    length = int(line.partition(b":")[2])
-        return length
+
+def _length(stream: BinaryIO) -> int:
+    """Reads a request's head: how long its body is; 0 where no request comes any more."""
+    length = 0
+    while line := stream.readline().strip().lower():
+        if line.startswith(b"content-length:"):
+            length = int(line.partition(b":")[2])
+    return length
 
 
 @contextmanager
