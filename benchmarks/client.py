@@ -16,7 +16,6 @@ import json
 import resource
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -157,7 +156,7 @@ def main() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    server = subprocess.Popen([sys.executable, "-m", "benchmarks.known_timing", str(port)], env=huge_pages.environ())
+    server = subprocess.Popen(huge_pages.command("benchmarks.known_timing", str(port)), env=huge_pages.environ())
     try:
         time.sleep(1)
         truth = f"{1000 * FIRST_TOKEN_S:.1f} ms, TPOT {1000 * TOKEN_GAP_S:.2f} ms"
@@ -179,7 +178,7 @@ def _told(name: str, port: int, num_calls: int, num_streams: int) -> str:
             return "not installed"
         result = _aiperf(url, num_calls, num_streams)
         return f"{result['cpu_ms_per_call']:7.2f} ms CPU per call"
-    command = [sys.executable, "-m", "benchmarks.client", "--one", name, url, str(num_calls), str(num_streams)]
+    command = huge_pages.command("benchmarks.client", "--one", name, url, str(num_calls), str(num_streams))
     done = subprocess.run(command, check=True, env=huge_pages.environ(), stdout=subprocess.PIPE)
     result = json.loads(done.stdout)
     return (

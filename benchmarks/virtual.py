@@ -224,7 +224,7 @@ def main() -> None:
             for row in measure_reference():
                 show(row)
             continue
-        command = [sys.executable, "-m", "benchmarks.virtual", "--here", name]
+        command = huge_pages.command("benchmarks.virtual", "--here", name)
         done = subprocess.run(command, check=True, env=huge_pages.environ(), stdout=subprocess.PIPE, text=True)
         row = json.loads(done.stdout)
         show(row)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +67,7 @@ class Process:
     async def get_ready(self, job: Mapping[str, Any]) -> bool:
         """Start it, and wait for its word."""
         self._process = process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "loadgen.worker"),
+            *huge_pages.command("loadgen.worker"),
             env=huge_pages.environ(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

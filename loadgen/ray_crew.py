@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -62,7 +61,7 @@ class Post:
         job |= {"directory": str(run), "workload_path": None if workload is None else str(workload)}
         with (self._directory / "stderr").open("wb") as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "loadgen.worker"],
+                huge_pages.command("loadgen.worker"),
                 env=huge_pages.environ(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
