@@ -134,6 +134,7 @@ def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timin
             clock,
             frontend_delay_s=frontend_delay_s,
             frontend_latency_s=calibration.frontend_latency_s,
+            wakeup_s=calibration.wakeup_s,
         )
 
         async def send(number: int, row: dict[str, Any]) -> Timing:

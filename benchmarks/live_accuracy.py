@@ -34,7 +34,9 @@ from traces.record import CallRecord
 
 Chain = list[tuple[Probe, float]]
 """Calls that follow each other, each with the wait before it."""
-_BETWEEN_S = 0.05
+_BETWEEN_S = 0.01
+_TOOL_S = 0.1
+"""Tools take so long, in the mean."""
 
 
 def main() -> int:
@@ -67,7 +69,8 @@ def main() -> int:
     for one in calibration.fit.coefficients:
         scale, unit = UNITS[one.name]
         print(f"{one.name:28s} {one.value * scale:9.4g} ({one.low * scale:.4g} to {one.high * scale:.4g}) {unit}")
-    print(f"{calibration.frontend_work_share:.1%} of frontend_s is work that the next request waits for")
+    shares = calibration.frontend
+    print(f"of frontend_s, {shares.work:.1%} is work that the next request waits for, {shares.wakeup:.1%} a wake-up")
     for name, (first, second) in measured.items():
         if name == "agents":
             predicted = _predict(loads[name], first, calibration, options.block_size)
@@ -80,7 +83,8 @@ def main() -> int:
 
 def _as_chains(listed: Sequence[Probe]) -> list[list[Chain]]:
     """Groups that follow each other; every probe is a chain of one."""
-    return [[[(probe, 0.0)] for probe in group] for _, group in itertools.groupby(listed, key=lambda p: p.group)]
+    groups = itertools.groupby(listed, key=lambda probe: probe.group)
+    return [[[(probe, probe.delay_s)] for probe in group] for _, group in groups]
 
 
 def _agents(num_groups: int = 3, num_tasks: int = 6, num_calls: int = 8) -> list[list[Chain]]:
@@ -97,7 +101,7 @@ def _group_of_agents(seed: str, num_tasks: int, num_calls: int) -> list[Chain]:
         for _ in range(num_calls):
             num_output = draw.randint(8, 48)
             probe = Probe(group=0, prompt=f"{seed} {task}", num_prompt_tokens=num_prompt, num_output_tokens=num_output)
-            chain.append((probe, draw.expovariate(1 / 0.3)))
+            chain.append((probe, draw.expovariate(1 / _TOOL_S)))
             num_prompt += num_output + draw.randint(40, 500)
         chains.append(chain)
     return chains
@@ -176,14 +180,15 @@ def _predict(
             clock,
             frontend_delay_s=calibration.frontend_delay_s,
             frontend_latency_s=calibration.frontend_latency_s,
+            wakeup_s=calibration.wakeup_s,
         )
         running = asyncio.create_task(driver.run())
         timings: list[Timing] = []
 
-        async def follow(chain: Chain, first: int) -> list[Timing]:
+        async def follow(chain: Chain, first: int, starts_at: float) -> list[Timing]:
             own = []
             for place, (probe, wait_s) in enumerate(chain):
-                await clock.sleep_until(clock.now() + wait_s)
+                await clock.sleep_until(clock.now() + wait_s if place else starts_at)
                 number = first + place
                 num_prompt = live[number].num_prompt_tokens or probe.num_prompt_tokens
                 shared = chain_by_prompt.setdefault(probe.prompt, len(chain_by_prompt))
@@ -208,8 +213,11 @@ def _predict(
             return own
 
         for group in groups:
-            starts = itertools.accumulate((len(chain) for chain in group), initial=len(timings))
-            for own in await asyncio.gather(*(follow(c, s) for c, s in zip(group, starts, strict=False))):
+            firsts = [*itertools.accumulate((len(chain) for chain in group[:-1]), initial=len(timings))]
+            # A client needs a moment for each that it sends "at once": they start as they did.
+            began_at, now = min(live[first].sent_at for first in firsts), clock.now()
+            starts = [now + live[first].sent_at - began_at for first in firsts]
+            for own in await asyncio.gather(*map(follow, group, firsts, starts)):
                 timings += own
             await clock.sleep_until(clock.now() + _BETWEEN_S)
         running.cancel()

@@ -4,8 +4,8 @@
     reports calibrate --live runs/probes -o my-server.toml
 
 The list is the one that ``reports probes`` prints, or a file like it.
-Probes of a group go out together; a group goes out when the one before it has ended. The run directory holds every
-token's arrival.
+Probes of a group go out together, or each after its own delay; a group goes out when the one before it has ended. The
+run directory holds every token's arrival.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -46,6 +47,8 @@ class Probe:
     prompt: str
     num_prompt_tokens: int
     num_output_tokens: int
+    delay_s: float = 0.0
+    """Seconds from its group's start."""
 
 
 _LEARNING = Probe(group=0, prompt="learning", num_prompt_tokens=200, num_output_tokens=2)
@@ -57,15 +60,17 @@ def read_probes(path: Path) -> list[Probe]:
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             values = orjson.loads(line)
-            found.append(
-                Probe(
-                    group=int(values["group"]),
-                    prompt=str(values["prompt"]),
-                    num_prompt_tokens=int(values["num_prompt_tokens"]),
-                    num_output_tokens=int(values["num_output_tokens"]),
-                )
+            probe = Probe(
+                group=int(values["group"]),
+                prompt=str(values["prompt"]),
+                num_prompt_tokens=int(values["num_prompt_tokens"]),
+                num_output_tokens=int(values["num_output_tokens"]),
+                delay_s=float(values.get("delay_s", 0.0)),
             )
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            if not 0.0 <= probe.delay_s < math.inf:
+                raise ValueError("delay_s must not be negative")
+            found.append(probe)
+        except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError):
             raise ValueError(f"{path}:{number}: not a probe") from None
     if not found:
         raise ValueError(f"{path}: holds no probe")
@@ -173,7 +178,13 @@ async def probe_server(probes: Sequence[Probe], *, base_url: str, model: str | N
             number = 0
             for _, group in itertools.groupby(probes, key=lambda probe: probe.group):
                 together = list(group)
-                records = await asyncio.gather(*(prober.send(one, number + k) for k, one in enumerate(together)))
+                started_at = clock.now()
+
+                async def send(probe: Probe, number: int, started_at: float = started_at) -> CallRecord:
+                    await clock.sleep_until(started_at + probe.delay_s)
+                    return await prober.send(probe, number)
+
+                records = await asyncio.gather(*(send(one, number + k) for k, one in enumerate(together)))
                 number += len(together)
                 for record in records:
                     writer.call(record)
@@ -281,6 +292,7 @@ def _whole_list(options: argparse.Namespace) -> list[Probe]:
             prompt=one.prompt,
             num_prompt_tokens=one.num_prompt_tokens,
             num_output_tokens=one.num_output_tokens,
+            delay_s=one.delay_s,
         )
         for one in listed
     ]

@@ -150,6 +150,7 @@ class Driver:
         in_lock_step: bool = False,
         frontend_delay_s: Callable[[int], float] | None = None,
         frontend_latency_s: float = 0.0,
+        wakeup_s: float = 0.0,
     ) -> None:
         self.engines = (engines,) if isinstance(engines, Engine) else tuple(engines)
         self.clock = clock
@@ -164,6 +165,8 @@ class Driver:
         self._num_watched = 0
         self._frontend_latency_s = frontend_latency_s
         """Seconds that a request takes to the front end; many can be on their way."""
+        self._wakeup_s = wakeup_s
+        """Seconds that an idle engine takes until it begins with what has come."""
         self._frontend_delay_s = frontend_delay_s
         """Seconds that the front end takes with a request, by its prompt's tokens; None: none."""
         self._front_ends = [
@@ -245,7 +248,7 @@ class Driver:
                 in_flight.append(joint)
             if not in_flight:
                 await group.wait_for_arrival()
-                at = max(at, clock.now())
+                at = max(at, clock.now()) + self._wakeup_s
                 await clock.settle_until(at)
                 continue
             joint = in_flight.popleft()

@@ -40,6 +40,7 @@ def build_driver(settings: NodeSettings, clock: Clock) -> Driver:
         in_lock_step=in_lock_step,
         frontend_delay_s=profile.frontend_delay_s if has_frontend else None,
         frontend_latency_s=profile.frontend_latency_s,
+        wakeup_s=profile.wakeup_s,
     )
 
 

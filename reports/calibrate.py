@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from mockserver.engine.cost import FittedCost, padded_batch_size
 from mockserver.engine.profiles import Profile
 from reports.fit import Coefficient, Fit, fit
-from reports.front_end import work_share
+from reports.front_end import FrontEndShares, front_end_shares
 from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, merged
 from reports.overlaps import observe_overlaps
 from reports.resend import MOST_CALLS, resend
@@ -31,6 +31,8 @@ UNITS = {
     "floor_s": (1e3, "ms a step"),
     "per_prefill_token_s": (1e6, "us a prompt token"),
     "per_prefill_attention_s": (1e9, "ns a prompt token and token of context"),
+    "per_prefill_context_token_s": (1e6, "us a token that was there before a chunk of a prompt"),
+    "mixed_step_s": (1e3, "ms a step that decodes and computes prompts, besides"),
     "per_decode_seq_s": (1e6, "us a sequence and step"),
     "per_decode_context_token_s": (1e9, "ns a token of context and step"),
     "frontend_s": (1e3, "ms a request"),
@@ -40,6 +42,8 @@ ADVICE = {
     "floor_s": "single calls with long answers and nobody else there",
     "per_prefill_token_s": "single calls with prompts of 64 to 4,096 tokens that are not in the cache",
     "per_prefill_attention_s": "single calls with prompts several times as long as any so far, not in the cache",
+    "per_prefill_context_token_s": "long prompts from the cache that come while others get long answers",
+    "mixed_step_s": "calls with a few tokens of prompt that come while others get long answers",
     "per_decode_seq_s": "groups of 2, 4, 8 ... calls sent together, with long answers",
     "per_decode_context_token_s": "long answers after prompts as long as the server takes, and after short ones",
     "frontend_s": "single calls with short prompts and one token of answer",
@@ -54,18 +58,23 @@ class Calibration:
     fit: Fit
     limits: SchedulerLimits
     notes: tuple[str, ...]
-    frontend_work_share: float = 1.0
-    """How much of the front end's time with a request the next one waits for."""
+    frontend: FrontEndShares = field(default_factory=FrontEndShares)
+    """How the front end's time with a request that comes alone divides."""
 
     @property
     def frontend_s(self) -> float:
         """Seconds of a request's way in and out that the next request waits for."""
-        return self.fit["frontend_s"].value * self.frontend_work_share
+        return self.fit["frontend_s"].value * self.frontend.work
 
     @property
     def frontend_latency_s(self) -> float:
         """Seconds of it that pass side by side with those of others."""
-        return self.fit["frontend_s"].value - self.frontend_s
+        return max(0.0, self.fit["frontend_s"].value - self.frontend_s - self.wakeup_s)
+
+    @property
+    def wakeup_s(self) -> float:
+        """Seconds of it that only a request which finds the server idle spends."""
+        return self.fit["frontend_s"].value * self.frontend.wakeup
 
     def frontend_delay_s(self, num_prompt_tokens: int) -> float:
         """Seconds of work with a prompt."""
@@ -83,6 +92,8 @@ class Calibration:
             floor_s=self.fit["floor_s"].value,
             per_prefill_token_s=self.fit["per_prefill_token_s"].value,
             per_prefill_attention_s=self.fit["per_prefill_attention_s"].value,
+            per_prefill_context_token_s=self.fit["per_prefill_context_token_s"].value,
+            mixed_step_s=self.fit["mixed_step_s"].value,
             per_decode_seq_s=self.fit["per_decode_seq_s"].value,
             per_decode_context_token_s=self.fit["per_decode_context_token_s"].value,
             graph_ceiling=GRAPH_CEILING if self.fit.is_padded else 0,
@@ -115,7 +126,7 @@ def calibrate(
         first = fit(_steps(detailed, limits, frontend_s=0.0))
         steps = _steps(detailed, limits, frontend_s=first["frontend_s"].value)
         by_step = Calibration(fit=fit([*steps, *batches]), limits=limits, notes=tuple(notes))
-        by_step = _with_work_share(by_step, usable)
+        by_step = _with_shares(by_step, usable)
         error = _error(by_step, usable)
         if error < _GOOD:
             return by_step
@@ -124,7 +135,7 @@ def calibrate(
         by_step, error = None, np.inf
         why = "tokens arrive in disorder, so whole answers are fitted instead of single steps"
     whole = [*(one for calls in detailed for one in observe_overlaps(calls, limits)), *batches]
-    by_answer = _with_work_share(Calibration(fit=fit(whole), limits=limits, notes=(*notes, why)), usable)
+    by_answer = _with_shares(Calibration(fit=fit(whole), limits=limits, notes=(*notes, why)), usable)
     return by_answer if by_step is None or _error(by_answer, usable) < error else by_step
 
 
@@ -140,6 +151,7 @@ def _error(found: Calibration, runs: Sequence[Sequence[CallRecord]]) -> float:
             latency_s=found.frontend_latency_s,
             work_s=found.frontend_s,
             per_prompt_token_s=found.fit["frontend_per_prompt_token_s"].value,
+            wakeup_s=found.wakeup_s,
         )
         for call, (first_at, last_at) in zip(part, again, strict=True):
             first, last = call.first_token_at or 0.0, call.last_token_at or 0.0
@@ -150,16 +162,16 @@ def _error(found: Calibration, runs: Sequence[Sequence[CallRecord]]) -> float:
     return sum(float(np.median(one)) for one in errors.values() if one)
 
 
-def _with_work_share(found: Calibration, runs: Sequence[Sequence[CallRecord]]) -> Calibration:
-    """``found``, its front end's work told from its latency where the records can tell."""
-    share = work_share(
+def _with_shares(found: Calibration, runs: Sequence[Sequence[CallRecord]]) -> Calibration:
+    """``found``, its front end's work told from latency and wake-ups where the records can tell."""
+    shares = front_end_shares(
         runs,
         found.step_cost,
         found.limits,
         frontend_s=found.fit["frontend_s"].value,
         per_prompt_token_s=found.fit["frontend_per_prompt_token_s"].value,
     )
-    return found if share is None else replace(found, frontend_work_share=share)
+    return replace(found, frontend=shares)
 
 
 def calibrate_table(path: Path) -> Calibration:
@@ -180,8 +192,10 @@ def calibrate_table(path: Path) -> Calibration:
                 Observation(
                     duration_s=ms / 1000,
                     num_steps=1,
+                    num_mixed_steps=float(prefill > 0 and seqs > 0),
                     num_prefill_tokens=prefill,
                     prefill_attention=prefill * ((0 if seqs else context) + prefill / 2),
+                    num_prefill_context_tokens=context if prefill and not seqs else 0,
                     num_decode_seqs=seqs,
                     num_padded_seqs=padded,
                     num_decode_context_tokens=seqs * context,
@@ -208,10 +222,12 @@ def profile_of(
         + ("" if coefficient.is_determined else ", not determined by the records")
         for coefficient in found.coefficients
     }
-    if calibration.frontend_latency_s:
+    shares = calibration.frontend
+    if shares.work < 1:
         whole = f"of {found['frontend_s'].value:.4g} s a request, {sources['frontend_s']}"
-        sources["frontend_s"] = f"{calibration.frontend_work_share:.1%} {whole}"
-        sources["frontend_latency_s"] = f"{1 - calibration.frontend_work_share:.1%} {whole}"
+        sources["frontend_s"] = f"{shares.work:.1%} {whole}"
+        sources["frontend_latency_s"] = f"{1 - shares.work - shares.wakeup:.1%} {whole}"
+        sources["wakeup_s"] = f"{shares.wakeup:.1%} {whole}"
     sources["kv_pool_bytes"] = (
         f"{num_blocks} blocks of {block_size} tokens, as the server says; one byte stands for one token"
         if num_blocks
@@ -231,6 +247,7 @@ def profile_of(
         max_model_len=max_model_len,
         frontend_s=calibration.frontend_s,
         frontend_latency_s=calibration.frontend_latency_s,
+        wakeup_s=calibration.wakeup_s,
         frontend_per_prompt_token_s=found["frontend_per_prompt_token_s"].value,
         sources=sources,
     )

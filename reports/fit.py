@@ -17,6 +17,8 @@ COEFFICIENTS = (
     "floor_s",
     "per_prefill_token_s",
     "per_prefill_attention_s",
+    "per_prefill_context_token_s",
+    "mixed_step_s",
     "per_decode_seq_s",
     "per_decode_context_token_s",
     "frontend_s",
@@ -79,6 +81,8 @@ def _fit(observations: Sequence[Observation], *, is_padded: bool) -> Fit:
     work = _design(observations, is_padded=is_padded)
     if not _tells_prompt_from_prefill(observations):
         work[:, COEFFICIENTS.index("frontend_per_prompt_token_s")] = 0.0
+    if not any(one.num_prefill_context_tokens and not one.num_requests for one in observations):
+        work[:, COEFFICIENTS.index("per_prefill_context_token_s")] = 0.0  # no context but in a request's own prompt
     duration_s = np.asarray([one.duration_s for one in observations])
     scale = np.where(work.any(axis=0), np.abs(work).max(axis=0), 1.0)
     work = work / scale
@@ -166,6 +170,8 @@ def _design(observations: Sequence[Observation], *, is_padded: bool) -> Floats:
                 one.num_steps,
                 one.num_prefill_tokens,
                 one.prefill_attention,
+                one.num_prefill_context_tokens,
+                one.num_mixed_steps,
                 one.num_padded_seqs if is_padded else one.num_decode_seqs,
                 one.num_decode_context_tokens,
                 one.num_requests,

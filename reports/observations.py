@@ -25,9 +25,13 @@ class Observation:
 
     duration_s: float
     num_steps: float
+    num_mixed_steps: float = 0.0
+    """Of its steps, those that decoded and computed prompt tokens."""
     num_prefill_tokens: float = 0.0
     prefill_attention: float = 0.0
     """Chunk tokens times the mean context they attend to."""
+    num_prefill_context_tokens: float = 0.0
+    """Tokens that were there before the chunks."""
     num_decode_seqs: float = 0.0
     num_padded_seqs: float = 0.0
     """The same, with pure decode batches padded to the sizes of captured graphs."""
@@ -38,6 +42,11 @@ class Observation:
     """That request's prompt, cached or not: a front end reads all of it."""
     at: float = 0.0
     """When it was: neighbours in time share their noise."""
+
+
+def context_before_chunks(num_cached: int, num_prompt: int, budget: int) -> int:
+    """Tokens that are there before each of a prompt's chunks of ``budget`` tokens, summed up."""
+    return sum(range(num_cached, num_prompt, budget))
 
 
 _MERGED = 16

@@ -8,13 +8,21 @@ spread over their own time. That is blurred at the edges, and good where the noi
 from __future__ import annotations
 
 import bisect
+import itertools
+import statistics
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from mockserver.engine.cost import padded_batch_size
-from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, merged
+from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, context_before_chunks, merged
 from reports.spans import first_token, tokens_at
-from reports.steps import observe_steps
+from reports.steps import observe_steps, token_times
 from traces.record import CallRecord
+
+_STRETCH = 16
+"""Steps: enough for chunks that come late to make little difference."""
+_SAME_STEP_SHARE = 0.9
+"""Tokens closer than this part of a usual step came with the same one: the next takes a step at least."""
 
 
 def observe_overlaps(calls: Sequence[CallRecord], limits: SchedulerLimits) -> list[Observation]:
@@ -29,7 +37,7 @@ def observe_overlaps(calls: Sequence[CallRecord], limits: SchedulerLimits) -> li
         if first > call.sent_at and not any(True for _ in neighbours.between(call.sent_at, first, call)):
             found.append(first_token(call, limits))
         if (call.num_output_tokens or 0) > 1 and last > first:
-            found.append(_decode(call, neighbours, limits))
+            found += _decode(call, neighbours, limits)
     return sorted(found, key=lambda one: one.at)
 
 
@@ -50,28 +58,62 @@ class _Neighbours:
                 yield call
 
 
-def _decode(call: CallRecord, neighbours: _Neighbours, limits: SchedulerLimits) -> Observation:
-    start, end = tokens_at(call)
-    num_steps = (call.num_output_tokens or 0) - 1
-    seqs, context = float(num_steps), _context(call, 0.0, 1.0)
-    prefill = attention = 0.0
-    for other in neighbours.between(start, end, call):
-        first, last = tokens_at(other)
-        if last > first:
-            share_from, share_to = max(0.0, (start - first) / (last - first)), min(1.0, (end - first) / (last - first))
-            if share_to > share_from:
-                seqs += (share_to - share_from) * ((other.num_output_tokens or 1) - 1)
-                context += _context(other, share_from, share_to)
-        if start < first <= end:  # a prompt is computed last in its wait
+def _decode(call: CallRecord, neighbours: _Neighbours, limits: SchedulerLimits) -> Iterator[Observation]:
+    """The call's tokens after its first, in stretches: what came meanwhile is then told from what did not."""
+    times = token_times(call) or tokens_at(call)
+    num_steps = len(times) - 1
+    usual_s = statistics.median(after - before for before, after in itertools.pairwise(times))
+    num_stretches = max(1, num_steps // _STRETCH)
+    edges = [round(number * num_steps / num_stretches) for number in range(num_stretches + 1)]
+    for first, last in itertools.pairwise(edges):
+        if times[last] > times[first]:
+            stretch = _Stretch(call, first, last, times[first], times[last], _SAME_STEP_SHARE * usual_s)
+            yield _observation(stretch, neighbours, limits)
+
+
+class _Stretch(NamedTuple):
+    """The steps of a call's tokens after ``first`` up to ``last``."""
+
+    call: CallRecord
+    first: int
+    last: int
+    start: float
+    end: float
+    together_s: float
+    """Tokens so close to each other came with the same step."""
+
+
+def _observation(stretch: _Stretch, neighbours: _Neighbours, limits: SchedulerLimits) -> Observation:
+    call, first, last, start, end, together_s = stretch
+    num_steps = last - first
+    seqs, context = float(num_steps), _context(call, first, last)
+    prompts: list[tuple[float, int]] = []
+    attention = before = 0.0
+    for other in neighbours.between(start, end + together_s, call):
+        first_at, last_at = tokens_at(other)
+        if last_at > first_at:
+            num_gaps = (other.num_output_tokens or 1) - 1
+            share = num_gaps / (last_at - first_at)
+            begin, done = max(0.0, (start - first_at) * share), min(float(num_gaps), (end - first_at) * share)
+            if done > begin:
+                seqs += done - begin
+                context += _context(other, begin, done)
+        # A prompt is computed last in its wait; what came together with the stretch's first token was before it.
+        if start + together_s < first_at <= end + together_s:
             prompt, cached = other.num_prompt_tokens or 0, other.num_cached_tokens or 0
-            prefill += prompt - cached
+            prompts.append((first_at, prompt - cached))
             attention += (prompt**2 - cached**2) / 2
+            before += context_before_chunks(cached, prompt, limits.max_num_batched_tokens)
+    prefill = sum(num_tokens for _, num_tokens in prompts)
+    budget = limits.max_num_batched_tokens
     padded = num_steps * padded_batch_size(max(1, round(seqs / num_steps)), GRAPH_CEILING)
     return Observation(
         duration_s=end - start,
-        num_steps=max(num_steps, prefill / limits.max_num_batched_tokens),
+        num_steps=max(num_steps, prefill / budget),
+        num_mixed_steps=max(_num_apart([at for at, _ in prompts], together_s), -(-prefill // budget)),
         num_prefill_tokens=prefill,
         prefill_attention=attention,
+        num_prefill_context_tokens=before,
         num_decode_seqs=seqs,
         num_padded_seqs=seqs if prefill else padded,
         num_decode_context_tokens=context,
@@ -79,8 +121,12 @@ def _decode(call: CallRecord, neighbours: _Neighbours, limits: SchedulerLimits) 
     )
 
 
-def _context(call: CallRecord, share_from: float, share_to: float) -> float:
-    """Sum of the context that each decode step between two shares of the call's output reads."""
-    num_steps = (call.num_output_tokens or 1) - 1
-    middle = (call.num_prompt_tokens or 0) + num_steps * (share_from + share_to) / 2
-    return num_steps * (share_to - share_from) * middle
+def _num_apart(instants: Sequence[float], together_s: float) -> int:
+    """How many steps first tokens came with."""
+    in_order = sorted(instants)
+    return bool(in_order) + sum(after - before > together_s for before, after in itertools.pairwise(in_order))
+
+
+def _context(call: CallRecord, first: float, last: float) -> float:
+    """Sum of the context that each decode step between two of the call's tokens reads."""
+    return (last - first) * ((call.num_prompt_tokens or 0) + (first + last) / 2)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mockserver.engine.blocks import BlockTable
+from mockserver.engine.chains import BlockPath, ChainRun
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.cost import StepCost
 from mockserver.engine.engine import Engine, Step
@@ -15,6 +17,7 @@ from mockserver.engine.request import Request
 from reports.observations import SchedulerLimits
 from traces.record import CallRecord
 
+_BLOCK_SIZE = 16
 MOST_CALLS = 300
 """Of each run are enough to tell fits apart; the first ones."""
 
@@ -27,6 +30,7 @@ def resend(
     latency_s: float,
     work_s: float,
     per_prompt_token_s: float,
+    wakeup_s: float = 0.0,
 ) -> list[tuple[float, float]]:
     """When each call's first and last token come, in seconds on the clock of ``sent_at``.
 
@@ -40,25 +44,26 @@ def resend(
     requests = [
         Request(
             request_id=str(place),
-            num_prompt_tokens=max(1, (call.num_prompt_tokens or 1) - (call.num_cached_tokens or 0)),
+            num_prompt_tokens=call.num_prompt_tokens or 1,
             num_output_tokens=call.num_output_tokens or 1,
-            path=(),
+            path=_own_path(place, (call.num_prompt_tokens or 1) + (call.num_output_tokens or 1)),
         )
         for place, call in enumerate(calls)
     ]
     num_tokens = sum(request.final_num_tokens for request in requests)
     engine = Engine(
         EngineConfig(
-            num_blocks=num_tokens // 16 + len(requests) + 1,
+            num_blocks=num_tokens // _BLOCK_SIZE + len(requests) + 1,
+            block_size=_BLOCK_SIZE,
             max_num_seqs=len(requests),
             max_num_batched_tokens=limits.max_num_batched_tokens,
             max_model_len=num_tokens + 1,
-            enable_prefix_caching=False,
             async_scheduling=limits.is_async,
         ),
         step_cost,
     )
-    _run(engine, deque(zip(entrances, requests, strict=True)))
+    num_cached = [(call.num_cached_tokens or 0) // _BLOCK_SIZE for call in calls]
+    _run(engine, deque(zip(entrances, requests, num_cached, strict=True)), wakeup_s)
     return [(request.first_token_at or 0.0, request.last_token_at or 0.0) for request in requests]
 
 
@@ -75,13 +80,31 @@ def _entrances(ready_at: Sequence[float], work_s: Sequence[float]) -> list[float
     return entrances
 
 
-def _run(engine: Engine, coming: deque[tuple[float, Request]]) -> None:
-    """Take steps until all that come have ended; ``coming`` is in the order of its instants."""
+def _own_path(place: int, num_tokens: int) -> BlockPath:
+    """A prompt and its answer that share nothing with others: what was cached is known call by call."""
+    num_blocks = num_tokens // _BLOCK_SIZE
+    return (ChainRun(place, 0, num_blocks),) if num_blocks else ()
+
+
+def _put_into_cache(engine: Engine, path: BlockPath, num_blocks: int) -> None:
+    pool, table = engine.scheduler.pool, BlockTable(path)
+    pool.take(table, num_blocks)
+    pool.cache(table, num_blocks)
+    pool.free(table)
+
+
+def _run(engine: Engine, coming: deque[tuple[float, Request, int]], wakeup_s: float) -> None:
+    """Take steps until all that come have ended.
+
+    ``coming``: when each request comes, in that order, and how many of its blocks are then in the cache.
+    """
     in_flight: deque[Step] = deque()
     at = 0.0
     while True:
         while coming and coming[0][0] <= at:
-            enters_at, request = coming.popleft()
+            enters_at, request, num_cached = coming.popleft()
+            if num_cached:
+                _put_into_cache(engine, request.path, num_cached)
             engine.add(request, enters_at)
         while len(in_flight) < engine.max_steps_in_flight and (step := engine.begin_step(at)) is not None:
             in_flight.append(step)
@@ -90,6 +113,6 @@ def _run(engine: Engine, coming: deque[tuple[float, Request]]) -> None:
             at = step.ends_at
             engine.finish_step(step)
         elif coming:
-            at = coming[0][0]
+            at = max(at, coming[0][0] + wakeup_s)
         else:
             return

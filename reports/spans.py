@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mockserver.engine.cost import padded_batch_size
-from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits
+from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, context_before_chunks
 from traces.record import CallRecord
 
 
@@ -52,6 +52,7 @@ def first_token(call: CallRecord, limits: SchedulerLimits) -> Observation:
         num_steps=-(-(prompt - cached) // limits.max_num_batched_tokens),
         num_prefill_tokens=prompt - cached,
         prefill_attention=(prompt**2 - cached**2) / 2,
+        num_prefill_context_tokens=context_before_chunks(cached, prompt, limits.max_num_batched_tokens),
         num_requests=1,
         num_request_prompt_tokens=prompt,
         at=first,

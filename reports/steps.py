@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mockserver.engine.cost import padded_batch_size
-from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits
+from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, context_before_chunks
 from traces.record import CallRecord
 
 _SAME_INSTANT_S = 1e-9
@@ -98,7 +98,7 @@ def observe_steps(
     """
     steps = _steps_of(calls)
     _lay_prompts(steps, calls, limits, frontend_s)
-    return list(_observations(steps, calls))
+    return list(_observations(steps, calls, limits.max_num_batched_tokens))
 
 
 def _steps_of(calls: Sequence[CallRecord]) -> list[_Step]:
@@ -182,7 +182,7 @@ def _decided_at(
     return decided
 
 
-def _observations(steps: list[_Step], calls: Sequence[CallRecord]) -> Iterator[Observation]:
+def _observations(steps: list[_Step], calls: Sequence[CallRecord], budget: int) -> Iterator[Observation]:
     for place, step in enumerate(steps):
         if not step.decoding and not step.prefill:
             continue
@@ -198,8 +198,10 @@ def _observations(steps: list[_Step], calls: Sequence[CallRecord]) -> Iterator[O
         yield Observation(
             duration_s=step.ended_at - (first_sent_at if starts_idle else before_at),
             num_steps=1 + step.num_hidden,
+            num_mixed_steps=1 + step.num_hidden if step.prefill and step.decoding else 0,
             num_prefill_tokens=step.num_prefill_tokens,
             prefill_attention=sum((end - start) * (start + end) / 2 for _, start, end in step.prefill),
+            num_prefill_context_tokens=sum(context_before_chunks(start, end, budget) for _, start, end in step.prefill),
             num_decode_seqs=num_seqs,
             num_padded_seqs=num_seqs if step.prefill or not num_seqs else padded_batch_size(num_seqs, GRAPH_CEILING),
             num_decode_context_tokens=sum(

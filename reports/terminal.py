@@ -132,10 +132,11 @@ def print_calibration(calibration: Calibration, console: Console) -> None:
         f"{found.num_observations} observations, {found.num_outliers} of them left out as wild; decode batches"
         f" {padding}; median error of one observation {found.median_relative_error:.1%}"
     )
-    if calibration.frontend_latency_s:
+    shares = calibration.frontend
+    if shares.work < 1:
         console.print(
-            f"{calibration.frontend_work_share:.1%} of frontend_s is work that other requests wait for; the profile has"
-            " the rest as frontend_latency_s"
+            f"{shares.work:.1%} of frontend_s is work that other requests wait for, {shares.wakeup:.1%} is spent on an"
+            " idle server only (wakeup_s in the profile), and the rest side by side (frontend_latency_s)"
         )
     for one in calibration.undetermined:
         console.print(Text(f"{one.name} cannot be told from these records; {ADVICE[one.name]} would tell"))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mockserver.engine.cost import padded_batch_size
-from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits
+from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, context_before_chunks
 from traces.record import CallRecord
 
 CACHE_NOTE = "vllm bench serve does not say what was cached: every prompt is taken as computed"
@@ -123,6 +123,7 @@ def _batch(latency_s: float, num_prompt: int, num_output: int, num_seqs: int, bu
         num_steps=-(-num_seqs * num_prompt // budget) + num_steps,
         num_prefill_tokens=num_seqs * num_prompt,
         prefill_attention=num_seqs * num_prompt**2 / 2,
+        num_prefill_context_tokens=num_seqs * context_before_chunks(0, num_prompt, budget),
         num_decode_seqs=num_seqs * num_steps,
         num_padded_seqs=padded_batch_size(num_seqs, GRAPH_CEILING) * num_steps,
         num_decode_context_tokens=num_seqs * num_steps * (num_prompt + num_output / 2),

@@ -20,6 +20,8 @@ class BatchShape:
     num_prefill_seqs: int = 0
     prefill_attention: float = 0.0
     """Sum over prefill chunks of tokens times the mean context they attend to."""
+    num_prefill_context_tokens: int = 0
+    """KV tokens that were there before the prefill chunks that attend to them, all together."""
     num_decode_seqs: int = 0
     num_decode_context_tokens: int = 0
     """KV tokens that the decoding sequences read, all together."""
@@ -36,6 +38,7 @@ class BatchShape:
             self.num_prefill_tokens += num_new
             self.num_prefill_seqs += sign
             self.prefill_attention += num_new * (num_computed + abs(num_new) / 2)
+            self.num_prefill_context_tokens += sign * num_computed
 
 
 class StepCost(Protocol):
@@ -178,6 +181,11 @@ class FittedCost:
     per_prefill_token_s: float
     per_prefill_attention_s: float = 0.0
     """Per (chunk token x context token it attends to)."""
+    mixed_step_s: float = 0.0
+    """Per step that decodes and computes prompt tokens, besides what both cost: decoding alone takes a captured or
+    compiled path, and finds its data in caches that a prompt's take over."""
+    per_prefill_context_token_s: float = 0.0
+    """Per token that was there before a chunk, however long the chunk is: its KV is read at least once."""
     per_decode_seq_s: float = 0.0
     """Per sequence of the padded batch (pure decode) or of the batch itself (mixed step)."""
     per_decode_context_token_s: float = 0.0
@@ -200,8 +208,10 @@ class FittedCost:
             num_seqs = padded_batch_size(num_seqs, self.graph_ceiling)
         return (
             self.floor_s
+            + (self.mixed_step_s if num_seqs and shape.num_prefill_tokens else 0.0)
             + self.per_prefill_token_s * shape.num_prefill_tokens
             + self.per_prefill_attention_s * shape.prefill_attention
+            + self.per_prefill_context_token_s * shape.num_prefill_context_tokens
             + self.per_decode_seq_s * num_seqs
             + self.per_decode_context_token_s * shape.num_decode_context_tokens
             + self.cpu_overhead_s
@@ -225,6 +235,7 @@ class RankShare:
                 num_prefill_tokens=shape.num_prefill_tokens * self.num_ranks,
                 num_prefill_seqs=shape.num_prefill_seqs * self.num_ranks,
                 prefill_attention=shape.prefill_attention * self.num_ranks,
+                num_prefill_context_tokens=shape.num_prefill_context_tokens * self.num_ranks,
                 num_decode_seqs=shape.num_decode_seqs * self.num_ranks,
                 num_decode_context_tokens=shape.num_decode_context_tokens * self.num_ranks,
             )

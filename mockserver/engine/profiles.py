@@ -39,6 +39,8 @@ class Profile:
     max_model_len: int
     frontend_latency_s: float = 0.0
     """Seconds of a request's way to the scheduler that pass side by side with those of others: sockets, wake-ups."""
+    wakeup_s: float = 0.0
+    """Seconds that an idle server takes besides, until it begins with a request: sleeping processes, cold caches."""
     frontend_s: float = 0.0
     """Seconds of work with a request before the scheduler sees it, together with all that are there: parsing."""
     frontend_per_prompt_token_s: float = 0.0
@@ -57,7 +59,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         require_positive(self, "kv_bytes_per_token", "kv_pool_bytes", "num_gpus", "median_output_tokens")
-        for name in ("frontend_latency_s", "frontend_s", "frontend_per_prompt_token_s"):
+        for name in ("frontend_latency_s", "wakeup_s", "frontend_s", "frontend_per_prompt_token_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
 

@@ -104,7 +104,27 @@ async def test_without_a_file_the_command_sends_the_whole_list(tmp_path: Path) -
     assert len(read_run(tmp_path / "run").calls) == len(probes(**sizes))
 
 
-@pytest.mark.parametrize("text", ["", "{}\n", "not json\n"])
+@pytest.mark.wall_clock
+async def test_a_probe_with_a_delay_comes_while_the_others_are_answered(tmp_path: Path) -> None:
+    path = tmp_path / "probes.jsonl"
+    long = {"group": 0, "prompt": "long", "num_prompt_tokens": 3, "num_output_tokens": 40}
+    late = {"group": 0, "prompt": "late", "num_prompt_tokens": 3, "num_output_tokens": 1, "delay_s": 0.1}
+    path.write_text(json.dumps(late) + "\n" + json.dumps(long) + "\n")
+    server = SmallServer()
+    runner, url = await server.start()
+
+    await probe_server(read_probes(path), base_url=f"{url}/v1", model=None, out=tmp_path / "run")
+    await runner.cleanup()
+
+    late_call, long_call = sorted(read_run(tmp_path / "run").calls, key=lambda call: call.call_id)
+    assert late_call.sent_at - long_call.sent_at == pytest.approx(0.1, abs=0.05)
+    assert late_call.sent_at < (long_call.last_token_at or 0)
+
+
+_LATE = '{"group": 0, "prompt": "x", "num_prompt_tokens": 3, "num_output_tokens": 4, "delay_s": %s}\n'
+
+
+@pytest.mark.parametrize("text", ["", "{}\n", "[]\n", "not json\n", _LATE % -1, _LATE % '"soon"', _LATE % "1e999"])
 def test_a_list_that_is_none_is_one_line(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "probes.jsonl"
     path.write_text(text)

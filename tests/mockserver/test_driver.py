@@ -193,6 +193,32 @@ def test_the_way_to_the_front_end_is_taken_side_by_side_and_what_is_there_is_rea
     run_virtual(main)
 
 
+def test_an_idle_engine_wakes_up_and_takes_all_that_have_come_by_then() -> None:
+    """One arrives at 1.0, another at 2.5; the engine begins with both at 3.0, and again needs 2.0 when it was idle."""
+
+    async def main(clock: VirtualClock) -> None:
+        driver = Driver(Engine(EngineConfig(num_blocks=200, async_scheduling=False), COST), clock, wakeup_s=2.0)
+        loop = asyncio.create_task(driver.run())
+        await clock.sleep_until(1.0)
+        one = driver.submit(make_request("one"))
+        await clock.sleep_until(2.5)
+        other = driver.submit(make_request("other"))
+        await clock.sleep_until(3.005)
+        busy = driver.submit(make_request("while it works"))
+        await busy.wait()
+        await clock.sleep_until(50.0)
+        again = driver.submit(make_request("again"))
+        await again.wait()
+
+        assert one.scheduled_at == other.scheduled_at == pytest.approx(3.0)
+        assert busy.scheduled_at is not None
+        assert busy.scheduled_at < 3.5
+        assert again.scheduled_at == pytest.approx(52.0)
+        loop.cancel()
+
+    run_virtual(main)
+
+
 @pytest.mark.wall_clock
 @pytest.mark.parametrize("rate", [1.0, 20.0])
 async def test_a_late_process_does_not_slow_the_model(rate: float) -> None:

@@ -48,6 +48,7 @@ def records_of(
     *,
     frontend_s: float = 0.0,
     frontend_work_s: float = 0.0,
+    wakeup_s: float = 0.0,
     max_num_batched_tokens: int = 2048,
     keep_chunks: bool = True,
 ) -> list[CallRecord]:
@@ -59,7 +60,7 @@ def records_of(
     )
 
     async def main(clock: VirtualClock) -> list[CallRecord]:
-        driver = Driver(Engine(config, cost), clock, frontend_delay_s=lambda _: frontend_work_s)
+        driver = Driver(Engine(config, cost), clock, frontend_delay_s=lambda _: frontend_work_s, wakeup_s=wakeup_s)
         records: list[CallRecord] = []
 
         async def send(number: int, probe: Probe) -> None:

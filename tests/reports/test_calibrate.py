@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from mockserver.profile_files import read_profile
 from reports.__main__ import main
 from reports.calibrate import Calibration, calibrate, calibrate_table
 from reports.observations import Observation, SchedulerLimits, merged
+from reports.probes import probes as list_of_probes
 from reports.steps import share_in_step, token_times
 from tests.reports.mock_records import Probe, probes, records_of
 from tests.reports.records import make_call, make_sample
@@ -25,6 +27,8 @@ COST_NAMES = (
     "floor_s",
     "per_prefill_token_s",
     "per_prefill_attention_s",
+    "per_prefill_context_token_s",
+    "mixed_step_s",
     "per_decode_seq_s",
     "per_decode_context_token_s",
 )
@@ -43,6 +47,8 @@ def drawn_cost(seed: int) -> tuple[FittedCost, float]:
         per_prefill_attention_s=between(1e-10, 2e-8),
         per_decode_seq_s=between(1e-5, 1e-3),
         per_decode_context_token_s=between(1e-9, 1e-7),
+        per_prefill_context_token_s=between(1e-7, 5e-6),
+        mixed_step_s=between(5e-4, 1e-2),
         graph_ceiling=draw.choice([0, 512]),
     )
     return cost, between(1e-3, 2e-2)
@@ -85,23 +91,44 @@ def noisy(records: list[CallRecord], seed: int) -> list[CallRecord]:
 
 def test_late_tokens_hardly_move_the_coefficients() -> None:
     cost, frontend_s = drawn_cost(3)
-    records = noisy(records_of(probes(3, spacing_s=8.0), cost, frontend_s=frontend_s), 3)
+    cost = replace(cost, per_prefill_context_token_s=0.0)
+    runs = [noisy(records_of(probes(seed, spacing_s=8.0), cost, frontend_s=frontend_s), seed) for seed in (3, 4)]
 
-    found = calibrate([records], LIMITS)
+    found = calibrate(runs, LIMITS)
 
-    for name, within in (("floor_s", 0.1), ("per_prefill_token_s", 0.25), ("per_prefill_attention_s", 0.2)):
+    for name, within in (
+        ("floor_s", 0.1),
+        ("per_prefill_token_s", 0.25),
+        ("per_prefill_attention_s", 0.2),
+        ("mixed_step_s", 0.25),
+    ):
         assert found.fit[name].value == pytest.approx(getattr(cost, name), rel=within)
+
+
+def test_late_tokens_leave_the_cost_of_a_chunks_context_as_it_is() -> None:
+    """Nearly all chunks are as long as the budget, so noise may take from the one cost of context for the other."""
+    cost, frontend_s = drawn_cost(3)
+    runs = [noisy(records_of(probes(seed, spacing_s=8.0), cost, frontend_s=frontend_s), seed) for seed in (3, 4)]
+
+    found = calibrate(runs, LIMITS).step_cost
+
+    def of_context(step_cost: FittedCost) -> float:
+        return 2048 * step_cost.per_prefill_attention_s + step_cost.per_prefill_context_token_s
+
+    assert of_context(found) == pytest.approx(of_context(cost), rel=0.2)
 
 
 def test_without_token_times_only_calls_alone_count_and_the_rest_is_said_to_be_unknown() -> None:
     cost, frontend_s = drawn_cost(2)
+    cost = replace(cost, per_prefill_context_token_s=0.0, mixed_step_s=0.0)
     records = records_of(probes(2, spacing_s=8.0), cost, frontend_s=frontend_s, keep_chunks=False)
 
     found = calibrate([records], LIMITS)
 
     assert "--save-detailed" in found.notes[0]
     assert found.fit["per_prefill_token_s"].value == pytest.approx(cost.per_prefill_token_s, rel=1e-6)
-    assert "per_decode_seq_s" in [one.name for one in found.undetermined]
+    unknown = {one.name for one in found.undetermined}
+    assert {"per_decode_seq_s", "mixed_step_s", "per_prefill_context_token_s"} <= unknown
 
 
 def test_short_prompts_alone_do_not_tell_attention() -> None:
@@ -212,6 +239,40 @@ def test_tokens_in_disorder_are_fitted_by_whole_answers() -> None:
     assert found.notes == ("tokens arrive in disorder, so whole answers are fitted instead of single steps",)
     assert found.fit["floor_s"].value == pytest.approx(0.01, rel=0.15)
     assert found.fit["per_decode_seq_s"].value == pytest.approx(5e-4, rel=0.3)
+
+
+def test_whole_answers_tell_what_prompts_cost_those_who_decode() -> None:
+    """Tokens that come in disorder: what came while others got long answers is told from what did not."""
+    draw = random.Random("meanwhile")
+    cost = FittedCost(
+        floor_s=0.005,
+        per_prefill_token_s=3e-5,
+        per_prefill_context_token_s=2e-6,
+        per_decode_seq_s=1e-4,
+        mixed_step_s=0.006,
+        graph_ceiling=0,
+    )
+    listed = enumerate(groupby(list_of_probes(max_model_len=8500, max_num_seqs=16), key=lambda one: one.group))
+    requests = [
+        Probe(
+            at=4.0 * number + one.delay_s,
+            num_prompt_tokens=one.num_prompt_tokens,
+            num_output_tokens=one.num_output_tokens,
+        )
+        for number, (_, group) in listed
+        for one in group
+    ]
+    records = []
+    for record in records_of(requests, cost, frontend_s=0.01):
+        times = sorted(at + draw.expovariate(1 / 0.0015) for at in record.chunk_at)
+        records.append(replace(record, first_token_at=times[0], last_token_at=times[-1], chunk_at=tuple(times)))
+
+    found = calibrate([records], LIMITS)
+
+    assert "whole answers are fitted" in found.notes[-1]
+    assert found.fit["mixed_step_s"].value == pytest.approx(0.006, rel=0.3)
+    assert found.fit["per_prefill_context_token_s"].value == pytest.approx(2e-6, rel=0.3)
+    assert found.fit["per_prefill_token_s"].value == pytest.approx(3e-5, rel=0.2)
 
 
 def test_steps_of_a_mock_are_all_in_step() -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from mockserver.engine.cost import FittedCost
 from reports.calibrate import calibrate, profile_of
-from reports.front_end import work_share
+from reports.front_end import FrontEndShares, front_end_shares
 from reports.observations import SchedulerLimits
 from reports.terminal import print_calibration
 from tests.reports.mock_records import Probe, records_of
@@ -32,9 +32,28 @@ def requests() -> list[Probe]:
 def test_latency_is_told_from_work(latency_s: float, work_s: float) -> None:
     calls = records_of(requests(), COST, frontend_s=latency_s, frontend_work_s=work_s)
 
-    share = work_share([calls], COST, LIMITS, frontend_s=0.1, per_prompt_token_s=0.0)
+    shares = front_end_shares([calls], COST, LIMITS, frontend_s=0.1, per_prompt_token_s=0.0)
 
-    assert share == pytest.approx(work_s / 0.1)
+    assert shares.work == pytest.approx(work_s / 0.1)
+    assert shares.wakeup == 0.0
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "work_s", "wakeup_s"), [(0.045, 0.005, 0.05), (0.05, 0.05, 0.0), (0.0, 0.025, 0.075)]
+)
+def test_a_wake_up_is_told_from_both(latency_s: float, work_s: float, wakeup_s: float) -> None:
+    """Calls that come while another gets a long answer wake nobody."""
+    found = requests()
+    for number in range(4):
+        at = 100.0 + 10.0 * number
+        found.append(Probe(at=at, num_prompt_tokens=64, num_output_tokens=400))
+        found += [Probe(at=at + 0.5 * place, num_prompt_tokens=100, num_output_tokens=1) for place in range(1, 5)]
+    calls = records_of(found, COST, frontend_s=latency_s, frontend_work_s=work_s, wakeup_s=wakeup_s)
+
+    shares = front_end_shares([calls], COST, LIMITS, frontend_s=0.1, per_prompt_token_s=0.0)
+
+    assert shares.work == pytest.approx(work_s / 0.1)
+    assert shares.wakeup == pytest.approx(wakeup_s / 0.1, abs=0.076)
 
 
 def test_a_calibration_has_both() -> None:
@@ -63,5 +82,6 @@ def test_a_profile_and_the_table_say_how_the_whole_was_parted() -> None:
 def test_calls_that_came_alone_tell_nothing() -> None:
     calls = records_of(requests()[:12], COST, frontend_s=0.1)
 
-    assert work_share([calls], COST, LIMITS, frontend_s=0.1, per_prompt_token_s=0.0) is None
-    assert work_share([calls], COST, LIMITS, frontend_s=0.0, per_prompt_token_s=0.0) is None
+    for frontend_s in (0.1, 0.0):
+        shares = front_end_shares([calls], COST, LIMITS, frontend_s=frontend_s, per_prompt_token_s=0.0)
+        assert shares == FrontEndShares(work=1.0, wakeup=0.0)

@@ -23,10 +23,16 @@ def test_the_list_determines_every_coefficient() -> None:
         per_prefill_attention_s=1e-9,
         per_decode_seq_s=1e-4,
         per_decode_context_token_s=2e-8,
+        per_prefill_context_token_s=5e-7,
+        mixed_step_s=0.002,
     )
     found = [one for one in probes(max_model_len=20_000, max_num_seqs=64) if one.tells != "frontend_per_prompt_token_s"]
     requests = [
-        Probe(at=4.0 * number, num_prompt_tokens=one.num_prompt_tokens, num_output_tokens=one.num_output_tokens)
+        Probe(
+            at=4.0 * number + one.delay_s,
+            num_prompt_tokens=one.num_prompt_tokens,
+            num_output_tokens=one.num_output_tokens,
+        )
         for number, (_, group) in enumerate(itertools.groupby(found, key=lambda one: one.group))
         for one in group
     ]
@@ -44,10 +50,21 @@ def test_a_repeated_prompt_follows_its_first_time() -> None:
     assert all(any(first.prompt == one.prompt and first.group < one.group for first in found) for one in again)
 
 
+def test_prompts_that_come_meanwhile_find_others_being_answered() -> None:
+    late = [one for one in probes(max_model_len=8192, max_num_seqs=8, repeats=1) if one.delay_s]
+
+    assert {one.tells for one in late} == {"mixed_step_s", "per_prefill_context_token_s"}
+    for one in late:
+        group = [other for other in probes(max_model_len=8192, max_num_seqs=8, repeats=1) if other.group == one.group]
+        assert any(other.delay_s == 0 and other.num_output_tokens > 100 for other in group)
+
+
 def test_no_probe_is_longer_than_the_context() -> None:
     found = probes(max_model_len=2048, max_num_seqs=4)
 
     assert all(one.num_prompt_tokens + one.num_output_tokens <= 2048 for one in found)
+    shortest = probes(max_model_len=256, max_num_seqs=4)
+    assert all(one.num_prompt_tokens + one.num_output_tokens <= 256 for one in shortest)
 
 
 def test_the_command_prints_a_request_a_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,6 +77,26 @@ def test_a_decode_batch_is_padded_to_a_captured_size_and_a_mixed_one_is_not() ->
     assert cost(BatchShape(num_decode_seqs=9, num_prefill_tokens=100)) == pytest.approx(0.001 + 9e-4 + 1e-3)
 
 
+def test_a_step_that_decodes_and_computes_prompts_has_a_price_of_its_own() -> None:
+    cost = FittedCost(floor_s=0.001, per_prefill_token_s=1e-5, mixed_step_s=0.003)
+
+    assert cost(BatchShape(num_decode_seqs=9)) == pytest.approx(0.001)
+    assert cost(BatchShape(num_prefill_tokens=100)) == pytest.approx(0.002)
+    assert cost(BatchShape(num_decode_seqs=9, num_prefill_tokens=100)) == pytest.approx(0.005)
+
+
+def test_what_was_there_before_a_chunk_is_read_however_short_the_chunk_is() -> None:
+    cost = FittedCost(floor_s=0.001, per_prefill_token_s=1e-5, per_prefill_context_token_s=1e-6)
+    shape = BatchShape()
+    shape.add(5000, 2, is_decode=False)
+    shape.add(0, 300, is_decode=False)
+    shape.add(700, 1, is_decode=True)
+
+    assert cost(shape) == pytest.approx(0.001 + 302e-5 + 5000e-6)
+    shape.add(5000, -2, is_decode=False)
+    assert cost(shape) == pytest.approx(0.001 + 300e-5)
+
+
 @pytest.mark.parametrize(
     ("num_seqs", "padded"),
     [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (8, 8), (241, 248), (249, 256), (257, 272), (512, 512), (513, 513)],
