@@ -33,12 +33,13 @@ _SWITCH = "REPLAYRIG_HUGE_PAGES"
 _MODES = "/sys/kernel/mm/transparent_hugepage/enabled"
 _SINCE_GLIBC = (2, 35)
 _PYMEM_DOMAIN_RAW = 0
+_ARENA_BYTES = 2**20
 _SIZE_CLASSES = range(48, 513, 16)
 """Bytes of the small objects that have pools of their own; all but the smallest, which no ``bytes`` fits into."""
 _BYTES_HEADER = sys.getsizeof(b"")
 _FOR_GOOD: list[bytes] = []
 """In a process that was started anew: what keeps the first arenas from being freed."""
-_FIRST_ARENAS_BYTES = 8 * 2**20
+_FIRST_ARENAS_BYTES = 4 * 2**20
 """More than a Python has before it has imported anything."""
 
 
@@ -111,6 +112,14 @@ def _take_arenas_from_malloc() -> None:
         heap_begin = _heap_begin()
     except (ImportError, OSError, StopIteration):
         return
+    libc.sbrk.argtypes, libc.sbrk.restype = [ctypes.c_ssize_t], ctypes.c_void_p
+    libc.malloc.argtypes, libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+    libc.free.argtypes = [ctypes.c_void_p]
+    block = libc.malloc(_ARENA_BYTES)
+    is_in_heap = block is not None and heap_begin <= block < libc.sbrk(0)
+    libc.free(block)
+    if not is_in_heap:
+        return  # another malloc than glibc's, or one that gets no more of the heap
     raw = (ctypes.c_void_p * 5)()  # PyMemAllocatorEx: its context, malloc, calloc, realloc and free
     python.PyMem_GetAllocator(_PYMEM_DOMAIN_RAW, raw)
     context, malloc, _, _, free = raw
@@ -119,7 +128,6 @@ def _take_arenas_from_malloc() -> None:
     no_free = ctypes.cast(libc.getpid, ctypes.c_void_p).value
     atexit.register(python.PyObject_SetArenaAllocator, (ctypes.c_void_p * 3)(context, malloc, no_free))
 
-    libc.sbrk.argtypes, libc.sbrk.restype = [ctypes.c_ssize_t], ctypes.c_void_p
     for size in _SIZE_CLASSES:
         for _ in range(_FIRST_ARENAS_BYTES // size):
             _FOR_GOOD.append(bytes(size - _BYTES_HEADER))

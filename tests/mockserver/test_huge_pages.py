@@ -115,19 +115,24 @@ import sys
 there = [bytes(63) for _ in range(100_000)]
 del there[::2]
 from mockserver import huge_pages
+if sys.argv[1:] == ["heap unseen"]:
+    huge_pages._heap_begin = lambda: 1 << 62
 huge_pages.restart()
+assert (len(huge_pages._FOR_GOOD) > 1) == (sys.argv[1:] != ["heap unseen"])
 there.clear()
 more = [bytes(63) for _ in range(100_000)]
 sys.stdout.write("the end")
 """
 
 
-def test_what_lay_in_the_first_arenas_can_go(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arguments", [[], ["heap unseen"]])
+def test_what_lay_in_the_first_arenas_can_go(arguments: list[str], tmp_path: Path) -> None:
     _skip_without_huge_pages()
     script = tmp_path / "script.py"
     script.write_text(_WHAT_WAS_THERE_GOES)
     environ = huge_pages.environ() | {"PYTHONPATH": os.getcwd()}
-    done = subprocess.run([sys.executable, script], env=environ, capture_output=True, text=True, check=False)
+    command = [sys.executable, str(script), *arguments]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "the end", "")
 
 
