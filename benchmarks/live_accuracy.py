@@ -15,6 +15,7 @@ import itertools
 import random
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -146,12 +147,7 @@ async def _send(group: list[Chain], prober: Prober, clock: Clock, prefix: str, f
         own = []
         for place, (probe, wait_s) in enumerate(chain):
             await clock.sleep_until(clock.now() + wait_s)
-            renamed = Probe(
-                group=probe.group,
-                prompt=prefix + probe.prompt,
-                num_prompt_tokens=probe.num_prompt_tokens,
-                num_output_tokens=probe.num_output_tokens,
-            )
+            renamed = replace(probe, prompt=prefix + probe.prompt)
             own.append(await prober.send(renamed, 1000 * number + place))
         return own
 

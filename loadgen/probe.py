@@ -95,8 +95,8 @@ class Prober:
         if record.num_prompt_tokens:
             self._words_per_token = min(1.0, _LEARNING.num_prompt_tokens / record.num_prompt_tokens)
 
-    async def send(self, probe: Probe, number: int) -> CallRecord:
-        """Send one probe and read its stream to the end."""
+    async def send(self, probe: Probe, number: int, *, at: float = 0.0) -> CallRecord:
+        """Send one probe, now or when it is ``at``, and read its stream to the end."""
         num_words = max(1, round(probe.num_prompt_tokens * self._words_per_token))
         body = orjson.dumps(
             {
@@ -113,6 +113,8 @@ class Prober:
         answer = StreamedAnswer()
         token_at: list[float] = []
         status = None
+        if at:
+            await self._clock.sleep_until(at)
         sent_at = self._clock.now()
         try:
             headers = {"content-type": "application/json"}
@@ -178,13 +180,10 @@ async def probe_server(probes: Sequence[Probe], *, base_url: str, model: str | N
             number = 0
             for _, group in itertools.groupby(probes, key=lambda probe: probe.group):
                 together = list(group)
-                started_at = clock.now()
-
-                async def send(probe: Probe, number: int, started_at: float = started_at) -> CallRecord:
-                    await clock.sleep_until(started_at + probe.delay_s)
-                    return await prober.send(probe, number)
-
-                records = await asyncio.gather(*(send(one, number + k) for k, one in enumerate(together)))
+                began_at = clock.now()
+                records = await asyncio.gather(
+                    *(prober.send(one, number + k, at=began_at + one.delay_s) for k, one in enumerate(together))
+                )
                 number += len(together)
                 for record in records:
                     writer.call(record)

@@ -23,7 +23,7 @@ class Probe:
 
 
 def probes(*, max_model_len: int, max_num_seqs: int, repeats: int = 3) -> list[Probe]:
-    """The whole list: about 40 groups for each repeat, fewest tokens first."""
+    """The whole list: about 30 groups for each repeat."""
     if max_model_len < 256:
         raise ValueError(f"max_model_len must be at least 256, got {max_model_len}")
     found: list[Probe] = []

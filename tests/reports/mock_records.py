@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from mockserver.clock import VirtualClock, run_virtual
@@ -12,6 +14,7 @@ from mockserver.engine.config import EngineConfig
 from mockserver.engine.cost import StepCost
 from mockserver.engine.engine import Engine
 from mockserver.engine.request import Request
+from reports.probes import Probe as ListedProbe
 from traces.record import CallRecord
 
 
@@ -40,6 +43,20 @@ def probes(seed: int, *, spacing_s: float) -> list[Probe]:
         found.append(Probe(at=at, num_prompt_tokens=draw.randint(20, 6000), num_output_tokens=draw.randint(1, 80)))
         at += draw.expovariate(20 / spacing_s)
     return found
+
+
+def in_turn(listed: Iterable[ListedProbe]) -> list[Probe]:
+    """A list of probes, a group every four seconds."""
+    groups = itertools.groupby(listed, key=lambda one: one.group)
+    return [
+        Probe(
+            at=4.0 * number + one.delay_s,
+            num_prompt_tokens=one.num_prompt_tokens,
+            num_output_tokens=one.num_output_tokens,
+        )
+        for number, (_, group) in enumerate(groups)
+        for one in group
+    ]
 
 
 def records_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from reports.calibrate import Calibration, calibrate, calibrate_table
 from reports.observations import Observation, SchedulerLimits, merged
 from reports.probes import probes as list_of_probes
 from reports.steps import share_in_step, token_times
-from tests.reports.mock_records import Probe, probes, records_of
+from tests.reports.mock_records import Probe, in_turn, probes, records_of
 from tests.reports.records import make_call, make_sample
 from tests.reports.run_files import write_run
 from traces.record import CallRecord
@@ -252,16 +251,7 @@ def test_whole_answers_tell_what_prompts_cost_those_who_decode() -> None:
         mixed_step_s=0.006,
         graph_ceiling=0,
     )
-    listed = enumerate(groupby(list_of_probes(max_model_len=8500, max_num_seqs=16), key=lambda one: one.group))
-    requests = [
-        Probe(
-            at=4.0 * number + one.delay_s,
-            num_prompt_tokens=one.num_prompt_tokens,
-            num_output_tokens=one.num_output_tokens,
-        )
-        for number, (_, group) in listed
-        for one in group
-    ]
+    requests = in_turn(list_of_probes(max_model_len=8500, max_num_seqs=16))
     records = []
     for record in records_of(requests, cost, frontend_s=0.01):
         times = sorted(at + draw.expovariate(1 / 0.0015) for at in record.chunk_at)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import pytest
@@ -12,7 +11,7 @@ from reports.__main__ import main
 from reports.calibrate import calibrate
 from reports.observations import SchedulerLimits
 from reports.probes import probes
-from tests.reports.mock_records import Probe, records_of
+from tests.reports.mock_records import in_turn, records_of
 
 
 def test_the_list_determines_every_coefficient() -> None:
@@ -27,17 +26,10 @@ def test_the_list_determines_every_coefficient() -> None:
         mixed_step_s=0.002,
     )
     found = [one for one in probes(max_model_len=20_000, max_num_seqs=64) if one.tells != "frontend_per_prompt_token_s"]
-    requests = [
-        Probe(
-            at=4.0 * number + one.delay_s,
-            num_prompt_tokens=one.num_prompt_tokens,
-            num_output_tokens=one.num_output_tokens,
-        )
-        for number, (_, group) in enumerate(itertools.groupby(found, key=lambda one: one.group))
-        for one in group
-    ]
 
-    calibration = calibrate([records_of(requests, cost, frontend_s=0.01)], SchedulerLimits(max_num_batched_tokens=2048))
+    calibration = calibrate(
+        [records_of(in_turn(found), cost, frontend_s=0.01)], SchedulerLimits(max_num_batched_tokens=2048)
+    )
 
     assert {one.name for one in calibration.undetermined} <= {"frontend_per_prompt_token_s"}
     assert calibration.fit["per_decode_seq_s"].value == pytest.approx(1e-4, rel=1e-3)
