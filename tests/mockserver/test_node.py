@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from mockserver.clock import VirtualClock, run_virtual
 from mockserver.driver import Driver, Generation
+from mockserver.engine.profiles import get_profile
 from mockserver.engine.request import Request
 from mockserver.node import build_driver, build_encoder
 from mockserver.node_settings import NodeSettings
+from mockserver.profile_files import write_profile
 from mockserver.prompt import PromptEncoder
 from mockserver.tokens import pack
 
@@ -183,3 +187,21 @@ def test_encoder_knows_the_blocks_of_all_that_the_caches_of_all_ranks_can_hold(n
     for prompt in range(1, num_prompts + 1):
         path(prompt)
     assert path(0) != first
+
+
+def test_a_profiles_front_end_and_wake_up_are_the_nodes(tmp_path: Path) -> None:
+    """The request comes at 1.0, is 0.3 s on its way, read for 0.4 s, and begun with after 0.5 s more."""
+    path = tmp_path / "slow-to-begin.toml"
+    profile = get_profile("kimi-k2-8xb200")
+    write_profile(path, replace(profile, frontend_latency_s=0.3, frontend_s=0.4, wakeup_s=0.5))
+    begun: list[float | None] = []
+
+    async def scenario(driver: Driver, clock: VirtualClock) -> None:
+        await clock.sleep_until(1.0)
+        generation = driver.submit(make_request("one"))
+        await generation.wait()
+        begun.append(generation.scheduled_at)
+
+    in_virtual_time(NodeSettings(profile=str(path)), scenario)
+
+    assert begun == [pytest.approx(2.2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -11,8 +12,10 @@ from mockserver.engine.cost import FittedCost
 from reports.calibrate import calibrate, profile_of
 from reports.front_end import FrontEndShares, front_end_shares
 from reports.observations import SchedulerLimits
+from reports.resend import resend
 from reports.terminal import print_calibration
 from tests.reports.mock_records import Probe, records_of
+from tests.reports.records import make_call
 
 LIMITS = SchedulerLimits(max_num_batched_tokens=2048)
 COST = FittedCost(floor_s=0.008, per_prefill_token_s=40e-6, per_decode_seq_s=0.0004)
@@ -77,6 +80,27 @@ def test_a_profile_and_the_table_say_how_the_whole_was_parted() -> None:
     assert profile.sources["frontend_s"].startswith("5.0% of 0.1 s a request, fitted: 0.1 (")
     assert profile.sources["frontend_latency_s"].startswith("95.0% of 0.1 s a request, fitted: 0.1 (")
     assert "5.0% of frontend_s is work that other requests wait for" in said.getvalue()
+
+
+def test_the_profile_has_the_wake_up() -> None:
+    found = calibrate([records_of(requests(), COST, frontend_s=0.1)], LIMITS)
+    found = replace(found, frontend=FrontEndShares(work=0.25, wakeup=0.5))
+
+    profile = profile_of(found, name="x", header=None, samples=(), max_model_len=4096)
+
+    assert profile.wakeup_s == pytest.approx(0.05, rel=0.05)
+    assert profile.frontend_s + profile.frontend_latency_s == pytest.approx(0.05, rel=0.05)
+    assert profile.sources["wakeup_s"].startswith("50.0% of 0.1 s a request")
+
+
+def test_a_call_is_sent_again_with_what_was_cached() -> None:
+    """Of 4,096 prompt tokens 4,080 are cached: 16 are computed, in a step that reads the others."""
+    cost = FittedCost(floor_s=0.01, per_prefill_token_s=1e-3, per_prefill_context_token_s=1e-5)
+    call = make_call(num_prompt_tokens=4096, num_cached_tokens=4080, num_output_tokens=1)
+
+    ((first_at, _),) = resend([call], cost, LIMITS, latency_s=0.0, work_s=0.0, per_prompt_token_s=0.0)
+
+    assert first_at == pytest.approx(0.01 + 0.016 + 0.0408)
 
 
 def test_calls_that_came_alone_tell_nothing() -> None:
