@@ -113,12 +113,10 @@ class Generation:
             else:
                 await self._wake()
 
-    async def _wake(self) -> None:
+    def _wake(self) -> asyncio.Future[None]:
+        """To be awaited: done when there is something new. Not a coroutine, which a wake-up would have to go through."""
         self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        return self._waiter
 
     def advance(self, at: float) -> None:
         """Wake whoever waits for tokens, if there are enough of them; for the driver."""

@@ -181,8 +181,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     async def settle_until(self, when: float) -> None:
         """Return at ``when``, or now if it has passed, once nothing else is left to do at that instant."""
+        when = max(when, self._now)
+        if not self._ready and self.next_deadline() > when:
+            self._now = when  # nobody has anything to do until then, nor at that instant
+            return
         future: asyncio.Future[None] = asyncio.Future(loop=self)
-        heappush(self._timers, (max(when, self._now), _LAST + next(self._sequence), future))
+        heappush(self._timers, (when, _LAST + next(self._sequence), future))
         try:
             await future
         except asyncio.CancelledError:

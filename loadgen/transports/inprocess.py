@@ -77,6 +77,8 @@ class InProcessTransport:
         self._generation_prompt = machine.encoder.chat(())
         self._num_generation_tokens = num_tokens(self._generation_prompt)
         self._block_bytes = machine.config.block_size * TOKEN_BYTES
+        self._has_cache = machine.config.enable_prefix_caching
+        """Without one nobody asks which blocks of two prompts are the same."""
         self._history: WeakKeyDictionary[Conversation, _History] = WeakKeyDictionary()
 
     async def complete(self, call: Call) -> Completion:
@@ -92,7 +94,7 @@ class InProcessTransport:
         max_tokens = self._max_model_len - num_prompt_tokens
         if max_tokens < num_output_tokens:
             return _refused(sent_at, f"prompt of {num_prompt_tokens} tokens: no room for {num_output_tokens} more")
-        path = self._path(conversation, history, reply)
+        path = self._path(conversation, history, reply) if self._has_cache else ()
         self._owners.note(path, call.agent_id)
         try:
             generation = self._driver.submit(
@@ -147,7 +149,8 @@ class InProcessTransport:
             new = said + self._encoder.chat(messages, add_generation_prompt=False)
         history.num_messages = len(conversation.messages)
         history.num_tokens += num_tokens(new)
-        history.rest += new
+        if self._has_cache:
+            history.rest += new
         return history
 
     def _path(self, conversation: Conversation, history: _History, reply: bytes) -> BlockPath:

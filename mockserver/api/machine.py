@@ -181,7 +181,8 @@ class Machine:
             request_id=f"{request_id}-{self.next_number()}",
             num_prompt_tokens=num_tokens(prompt),
             num_output_tokens=num_output_tokens,
-            path=self.encoder.path(prompt + reply.token_ids, salt=salt),
+            # Without a cache nobody asks which blocks of two prompts are the same.
+            path=self.encoder.path(prompt + reply.token_ids, salt=salt) if self.config.enable_prefix_caching else (),
             max_tokens=max(max_tokens, num_output_tokens),
             finish_reason=reply.finish_reason,
             priority=placement.priority,
