@@ -114,7 +114,7 @@ class Generation:
                 await self._wake()
 
     def _wake(self) -> asyncio.Future[None]:
-        """To be awaited: done when there is something new. Not a coroutine, which a wake-up would have to go through."""
+        """Done when there is something new. Not a coroutine, which every wake-up would have to go through."""
         self._waiter = asyncio.get_running_loop().create_future()
         return self._waiter
 

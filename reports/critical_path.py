@@ -13,6 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,13 +43,14 @@ class CriticalPath:
     shares: PathShares
 
 
-@dataclass(frozen=True, slots=True)
-class _Activity:
+class _Activity(NamedTuple):
+    """A call or tool execution; they sort by when they ended, and where that is the same, always in the same way."""
+
+    ended_at: float
+    started_at: float
     kind: str
     position: int
     agent_id: str
-    started_at: float
-    ended_at: float
 
 
 def critical_paths(calls: CallColumns, tools: ToolColumns, tasks: TaskColumns) -> list[CriticalPath]:
@@ -58,11 +60,11 @@ def critical_paths(calls: CallColumns, tools: ToolColumns, tasks: TaskColumns) -
         zip(calls.task_id, calls.agent_id, calls.due_at.tolist(), calls.last_token_at.tolist(), strict=True)
     ):
         if not math.isnan(ended_at):
-            activities[task_id].append(_Activity("call", position, agent_id, started_at, ended_at))
+            activities[task_id].append(_Activity(ended_at, started_at, "call", position, agent_id))
     for position, (task_id, agent_id, started_at, ended_at) in enumerate(
         zip(tools.task_id, tools.agent_id, tools.started_at.tolist(), tools.ended_at.tolist(), strict=True)
     ):
-        activities[task_id].append(_Activity("tool", position, agent_id, started_at, ended_at))
+        activities[task_id].append(_Activity(ended_at, started_at, "tool", position, agent_id))
     split = _CallParts(calls)
     return [
         _path_of_task(task_id, started_at, ended_at, activities.get(task_id, []), split)
@@ -106,7 +108,7 @@ class _CallParts:
 def _path_of_task(
     task_id: str, started_at: float, ended_at: float, activities: list[_Activity], parts: _CallParts
 ) -> CriticalPath:
-    by_end = sorted(activities, key=lambda a: (a.ended_at, a.started_at, a.kind, a.position))
+    by_end = sorted(activities)
     family = _Family(by_end)
     steps: list[PathStep] = []
     queue_s = prefill_s = decode_s = tool_s = 0.0

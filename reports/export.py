@@ -24,7 +24,7 @@ Table = dict[str, Sequence[Any]]
 
 def call_table(run: LabelledRun) -> Table:
     """One row a call: its instants, its tokens, and every per-call metric."""
-    calls, tools = run.columns.calls, run.columns.tools
+    calls = run.columns.calls
     return {
         "call_id": calls.call_id,
         "task_id": calls.task_id,
@@ -45,7 +45,7 @@ def call_table(run: LabelledRun) -> Table:
         "e2e_s": _known(measure.e2e_s(calls)),
         "latency_from_schedule_s": _known(measure.latency_from_schedule_s(calls)),
         "queue_time_s": _known(measure.queue_time_s(calls)),
-        "send_lateness_s": _known(measure.send_lateness_s(calls, tools)),
+        "send_lateness_s": _known(measure.send_lateness_s(run.columns)),
         "lag_s": _known(calls.lag_s),
         "expected_prompt_tokens": _whole(calls.expected_prompt_tokens),
         "expected_output_tokens": _whole(calls.expected_output_tokens),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,7 @@ from reports.window import Window, call_ended_at, window_of
 from traces.record import CallRecord, Lag, RunHeader, ServerSample, TaskRecord, ToolRecord
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunColumns:
     """A run's records as columns, and the header they belong to."""
 
@@ -43,6 +44,11 @@ class RunColumns:
     evictions: EvictionColumns
     window: Window | None
     """The part of the run that is measured; None: all of it."""
+
+    @cached_property
+    def predecessor_wait_s(self) -> Floats:
+        """``predecessor_wait_s`` of its calls: the one number here that several others need and that takes long."""
+        return predecessor_wait_s(self.calls, self.tools)
 
 
 def collect(
@@ -177,12 +183,12 @@ def run_lag(run: RunColumns) -> Lag | None:
 
 def run_send_lag(run: RunColumns) -> Lag | None:
     """How late the load generator sent calls that could have been sent."""
-    return run.header.send_lag or _lag(send_lateness_s(run.calls, run.tools)[due_inside(run)])
+    return run.header.send_lag or _lag(send_lateness_s(run)[due_inside(run)])
 
 
-def send_lateness_s(calls: CallColumns, tools: ToolColumns) -> Floats:
+def send_lateness_s(run: RunColumns) -> Floats:
     """The part of the dispatch delay that is the load generator's own."""
-    return dispatch_delay_s(calls) - predecessor_wait_s(calls, tools)
+    return dispatch_delay_s(run.calls) - run.predecessor_wait_s
 
 
 # What is measured of a run, where not all of it is (reports.window says why).

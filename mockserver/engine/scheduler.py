@@ -73,9 +73,11 @@ class Scheduler:
             if is_async:
                 num_placeholders = request.num_placeholders = request.num_placeholders - 1
                 num_known = request.num_computed_tokens - num_placeholders
-                # Only now is the token known that completed the block.
+                # Where it was not scheduled again meanwhile, only now is the token known that completed the block.
                 if not num_known % block_size and request.status is Status.RUNNING:
-                    self.pool.cache(request.table, num_known // block_size)
+                    num_full = num_known // block_size
+                    if num_full > request.table.num_cached:
+                        self.pool.cache(request.table, num_full)
             if num_tokens == request.final_num_tokens:
                 self._finish(request)
                 finished.append(request)

@@ -52,7 +52,7 @@ def test_dispatch_delay_splits_into_predecessor_and_generator() -> None:
 
     assert measure.dispatch_delay_s(run.calls).tolist() == [0.0, 2.5]
     assert measure.predecessor_wait_s(run.calls, run.tools).tolist() == [0.0, 2.0]
-    assert measure.send_lateness_s(run.calls, run.tools).tolist() == [0.0, 0.5]
+    assert measure.send_lateness_s(run).tolist() == [0.0, 0.5]
 
 
 def test_queue_time_is_known_only_where_the_server_says_when_it_scheduled() -> None:
