@@ -164,7 +164,7 @@ class Driver:
         self._frontend_latency_s = frontend_latency_s
         """Seconds that a request takes to the front end; many can be on their way."""
         self._wakeup_s = wakeup_s
-        """Seconds that an idle engine takes until it begins with what has come."""
+        """Seconds by which the first step of an engine that was idle is longer."""
         self._frontend_delay_s = frontend_delay_s
         """Seconds that the front end takes with a request, by its prompt's tokens; None: none."""
         self._front_ends = [
@@ -236,17 +236,20 @@ class Driver:
         clock = self.clock
         in_flight: deque[_JointStep] = deque()
         at = clock.now()
+        wakeup_s = 0.0
         await clock.settle_until(at)
         while True:
             # In virtual time nothing can happen before the horizon but what we do: no need to wait for it.
             horizon = clock.horizon()
             if horizon > at:
                 at = group.skip(at, horizon, in_flight)
-            while len(in_flight) < group.max_steps_in_flight and (joint := group.begin(at)):
+            while len(in_flight) < group.max_steps_in_flight and (joint := group.begin(at, wakeup_s)):
                 in_flight.append(joint)
+                wakeup_s = 0.0
             if not in_flight:
                 await group.wait_for_arrival()
-                at = max(at, clock.now()) + self._wakeup_s
+                at = max(at, clock.now())
+                wakeup_s = self._wakeup_s
                 await clock.settle_until(at)
                 continue
             joint = in_flight.popleft()
@@ -342,11 +345,11 @@ class _Group:
         """The end of the step that runs, infinite while none does: the model's time is no later than that."""
         self._arrival: asyncio.Future[None] | None = None
 
-    def begin(self, at: float) -> _JointStep:
-        """Begin a step on every engine that has work; empty if none has."""
+    def begin(self, at: float, extra_s: float = 0.0) -> _JointStep:
+        """Begin a step, ``extra_s`` longer than it costs, on every engine that has work; empty if none has."""
         joint = [(engine, step) for engine in self.engines if (step := engine.begin_step(at)) is not None]
-        if len(joint) > 1:
-            ends_at = max(step.ends_at for _, step in joint)
+        if len(joint) > 1 or (joint and extra_s):
+            ends_at = max(step.ends_at for _, step in joint) + extra_s
             for engine, step in joint:
                 engine.stretch(step, ends_at)
         return joint

@@ -100,6 +100,7 @@ def _run(engine: Engine, coming: deque[tuple[float, Request, int]], wakeup_s: fl
     """
     in_flight: deque[Step] = deque()
     at = 0.0
+    is_idle = True
     while True:
         while coming and coming[0][0] <= at:
             enters_at, request, num_cached = coming.popleft()
@@ -107,12 +108,16 @@ def _run(engine: Engine, coming: deque[tuple[float, Request, int]], wakeup_s: fl
                 _put_into_cache(engine, request.path, num_cached)
             engine.add(request, enters_at)
         while len(in_flight) < engine.max_steps_in_flight and (step := engine.begin_step(at)) is not None:
+            if is_idle:
+                engine.stretch(step, step.ends_at + wakeup_s)
+                is_idle = False
             in_flight.append(step)
         if in_flight:
             step = in_flight.popleft()
             at = step.ends_at
             engine.finish_step(step)
         elif coming:
-            at = max(at, coming[0][0] + wakeup_s)
+            at = max(at, coming[0][0])
+            is_idle = True
         else:
             return

@@ -40,7 +40,7 @@ class Profile:
     frontend_latency_s: float = 0.0
     """Seconds of a request's way to the scheduler that pass side by side with those of others: sockets, wake-ups."""
     wakeup_s: float = 0.0
-    """Seconds that an idle server takes besides, until it begins with a request: sleeping processes, cold caches."""
+    """Seconds by which the first step of a server that was idle is longer: sleeping processes, cold caches."""
     frontend_s: float = 0.0
     """Seconds of work with a request before the scheduler sees it, together with all that are there: parsing."""
     frontend_per_prompt_token_s: float = 0.0

@@ -193,28 +193,31 @@ def test_the_way_to_the_front_end_is_taken_side_by_side_and_what_is_there_is_rea
     run_virtual(main)
 
 
-def test_an_idle_engine_wakes_up_and_takes_all_that_have_come_by_then() -> None:
-    """One arrives at 1.0, another at 2.5; the engine begins with both at 3.0, and again needs 2.0 when it was idle."""
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_the_first_step_of_an_idle_engine_is_longer(async_scheduling: bool) -> None:
+    """It is decided when one comes at 1.0; another at 2.5 waits for the next. Whoever comes to a busy engine, or to one
+    that is idle again, tells the difference.
+    """
 
     async def main(clock: VirtualClock) -> None:
-        driver = Driver(Engine(EngineConfig(num_blocks=200, async_scheduling=False), COST), clock, wakeup_s=2.0)
+        config = EngineConfig(num_blocks=200, async_scheduling=async_scheduling)
+        driver = Driver(Engine(config, COST), clock, wakeup_s=2.0)
         loop = asyncio.create_task(driver.run())
         await clock.sleep_until(1.0)
         one = driver.submit(make_request("one"))
         await clock.sleep_until(2.5)
         other = driver.submit(make_request("other"))
-        await clock.sleep_until(3.005)
-        busy = driver.submit(make_request("while it works"))
-        await busy.wait()
+        await other.wait()
         await clock.sleep_until(50.0)
         again = driver.submit(make_request("again"))
         await again.wait()
-
-        assert one.scheduled_at == other.scheduled_at == pytest.approx(3.0)
-        assert busy.scheduled_at is not None
-        assert busy.scheduled_at < 3.5
-        assert again.scheduled_at == pytest.approx(52.0)
         loop.cancel()
+
+        prefill_s = 0.1
+        assert one.scheduled_at == pytest.approx(1.0)
+        assert one.first_token_at == pytest.approx(1.0 + 2.0 + prefill_s, abs=0.011)
+        assert other.first_token_at == pytest.approx(one.first_token_at + prefill_s, abs=0.03)
+        assert again.first_token_at == pytest.approx(50.0 + 2.0 + prefill_s, abs=0.011)
 
     run_virtual(main)
 

@@ -190,18 +190,23 @@ def test_encoder_knows_the_blocks_of_all_that_the_caches_of_all_ranks_can_hold(n
 
 
 def test_a_profiles_front_end_and_wake_up_are_the_nodes(tmp_path: Path) -> None:
-    """The request comes at 1.0, is 0.3 s on its way, read for 0.4 s, and begun with after 0.5 s more."""
+    """The request comes at 1.0, is 0.3 s on its way and read for 0.4 s; its first step is 0.5 s longer."""
     path = tmp_path / "slow-to-begin.toml"
     profile = get_profile("kimi-k2-8xb200")
     write_profile(path, replace(profile, frontend_latency_s=0.3, frontend_s=0.4, wakeup_s=0.5))
     begun: list[float | None] = []
+    answered: list[float] = []
 
     async def scenario(driver: Driver, clock: VirtualClock) -> None:
         await clock.sleep_until(1.0)
         generation = driver.submit(make_request("one"))
         await generation.wait()
+        assert generation.first_token_at is not None
         begun.append(generation.scheduled_at)
+        answered.append(generation.first_token_at)
 
     in_virtual_time(NodeSettings(profile=str(path)), scenario)
+    in_virtual_time(NodeSettings(profile="kimi-k2-8xb200"), scenario)
 
-    assert begun == [pytest.approx(2.2)]
+    assert begun[0] == pytest.approx(1.7)
+    assert answered[0] - answered[1] == pytest.approx(0.3 + 0.4 + 0.5)
