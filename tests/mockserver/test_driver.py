@@ -214,6 +214,7 @@ def test_the_first_step_of_an_idle_engine_is_longer(async_scheduling: bool) -> N
         loop.cancel()
 
         prefill_s = 0.1
+        assert one.first_token_at is not None
         assert one.scheduled_at == pytest.approx(1.0)
         assert one.first_token_at == pytest.approx(1.0 + 2.0 + prefill_s, abs=0.011)
         assert other.first_token_at == pytest.approx(one.first_token_at + prefill_s, abs=0.03)
