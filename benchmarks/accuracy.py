@@ -135,10 +135,11 @@ def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timin
             frontend_delay_s=frontend_delay_s,
             frontend_latency_s=calibration.frontend_latency_s,
             wakeup_s=calibration.wakeup_s,
+            arrival_s=calibration.arrival_s,
         )
 
-        async def send(number: int, row: dict[str, Any]) -> Timing:
-            sent_at = row["send_wall"] - start
+        async def send(number: int, row: dict[str, Any], wait_s: float) -> Timing:
+            sent_at = row["send_wall"] - start + wait_s
             num_cached_blocks = row["cached_tokens"] // BLOCK_SIZE
             num_blocks = (row["prompt_tokens"] + row["completion_tokens"]) // BLOCK_SIZE
             path: BlockPath = (ChainRun(2 * number, 0, num_cached_blocks),) if num_cached_blocks else ()
@@ -169,11 +170,27 @@ def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timin
 
         running = asyncio.create_task(driver.run())
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(send(number, row)) for number, row in enumerate(rows)]
+            tasks = [
+                group.create_task(send(number, row, wait_s))
+                for number, (row, wait_s) in enumerate(zip(rows, _later_s(rows), strict=True))
+            ]
         running.cancel()
         return [task.result() for task in tasks]
 
     return run_virtual(run)
+
+
+def _later_s(rows: list[dict[str, Any]]) -> list[float]:
+    """How much later each is sent than it was: those that found an idle server find one, however slow it is."""
+    found = [0.0] * len(rows)
+    busy_until, wait_s = 0.0, 0.0
+    for number in sorted(range(len(rows)), key=lambda number: float(rows[number]["send_wall"])):
+        row = rows[number]
+        if row["send_wall"] >= busy_until:
+            wait_s += _PRIME_S
+        found[number] = wait_s
+        busy_until = max(busy_until, row["send_wall"] + row["event_t_s"][-1])
+    return found
 
 
 _PRIME_S = 3600.0

@@ -71,7 +71,10 @@ def main() -> int:
         scale, unit = UNITS[one.name]
         print(f"{one.name:28s} {one.value * scale:9.4g} ({one.low * scale:.4g} to {one.high * scale:.4g}) {unit}")
     shares = calibration.frontend
-    print(f"of frontend_s, {shares.work:.1%} is work that the next request waits for, {shares.wakeup:.1%} a wake-up")
+    print(
+        f"of frontend_s, {shares.work:.1%} is work that the next request waits for, {shares.wakeup:.1%} a wake-up,"
+        f" {shares.arrival:.1%} holds others up"
+    )
     for name, (first, second) in measured.items():
         if name == "agents":
             predicted = _predict(loads[name], first, calibration, options.block_size)
@@ -88,7 +91,7 @@ def _as_chains(listed: Sequence[Probe]) -> list[list[Chain]]:
     return [[[(probe, probe.delay_s)] for probe in group] for _, group in groups]
 
 
-def _agents(num_groups: int = 3, num_tasks: int = 6, num_calls: int = 8) -> list[list[Chain]]:
+def _agents(num_groups: int = 9, num_tasks: int = 6, num_calls: int = 8) -> list[list[Chain]]:
     """Groups of agents that start together: their prompts grow, and tools take their time between calls."""
     return [_group_of_agents(f"replayrig/agents/{number}", num_tasks, num_calls) for number in range(num_groups)]
 
@@ -177,6 +180,7 @@ def _predict(
             frontend_delay_s=calibration.frontend_delay_s,
             frontend_latency_s=calibration.frontend_latency_s,
             wakeup_s=calibration.wakeup_s,
+            arrival_s=calibration.arrival_s,
         )
         running = asyncio.create_task(driver.run())
         timings: list[Timing] = []

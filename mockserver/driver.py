@@ -149,6 +149,7 @@ class Driver:
         frontend_delay_s: Callable[[int], float] | None = None,
         frontend_latency_s: float = 0.0,
         wakeup_s: float = 0.0,
+        arrival_s: float = 0.0,
     ) -> None:
         self.engines = (engines,) if isinstance(engines, Engine) else tuple(engines)
         self.clock = clock
@@ -165,6 +166,8 @@ class Driver:
         """Seconds that a request takes to the front end; many can be on their way."""
         self._wakeup_s = wakeup_s
         """Seconds by which the first step of an engine that was idle is longer."""
+        self._arrival_s = arrival_s
+        """Seconds by which the steps that run are held up for each request that arrives; else the next one."""
         self._frontend_delay_s = frontend_delay_s
         """Seconds that the front end takes with a request, by its prompt's tokens; None: none."""
         self._front_ends = [
@@ -229,33 +232,35 @@ class Driver:
                 tasks.create_task(self._run(group))
 
     def _hand_over(self, request: Request, arrived_at: float, *, rank: int) -> None:
+        group = self._group_by_rank[rank]
         self.engines[rank].add(request, arrived_at)
-        self._group_by_rank[rank].wake()
+        group.hold_up(self._arrival_s)
+        group.wake()
 
     async def _run(self, group: _Group) -> None:
         clock = self.clock
-        in_flight: deque[_JointStep] = deque()
+        in_flight = group.in_flight
         at = clock.now()
-        wakeup_s = 0.0
         await clock.settle_until(at)
         while True:
             # In virtual time nothing can happen before the horizon but what we do: no need to wait for it.
             horizon = clock.horizon()
             if horizon > at:
-                at = group.skip(at, horizon, in_flight)
-            while len(in_flight) < group.max_steps_in_flight and (joint := group.begin(at, wakeup_s)):
+                at = group.skip(at, horizon)
+            while len(in_flight) < group.max_steps_in_flight and (joint := group.begin(at)):
                 in_flight.append(joint)
-                wakeup_s = 0.0
             if not in_flight:
                 await group.wait_for_arrival()
                 at = max(at, clock.now())
-                wakeup_s = self._wakeup_s
+                group.hold_up(self._wakeup_s)
                 await clock.settle_until(at)
                 continue
-            joint = in_flight.popleft()
-            at = group.present = joint[0][1].ends_at
-            if at > horizon:
-                await clock.settle_until(at)
+            joint = in_flight[0]
+            while (ends_at := joint[0][1].ends_at) > at:
+                at = group.present = ends_at
+                if at > horizon:
+                    await clock.settle_until(at)  # meanwhile requests may have held it up
+            in_flight.popleft()
             results = group.finish(joint)
             if self.on_step is not None:
                 for (engine, _), result in zip(joint, results, strict=True):
@@ -341,25 +346,42 @@ class _Group:
     def __init__(self, engines: Sequence[Engine]) -> None:
         self.engines = engines
         self.max_steps_in_flight = engines[0].max_steps_in_flight
+        self.in_flight: deque[_JointStep] = deque()
+        """Steps that have begun, first come first."""
         self.present = math.inf
         """The end of the step that runs, infinite while none does: the model's time is no later than that."""
+        self._held_up_s = 0.0
+        """How much longer the next step is."""
         self._arrival: asyncio.Future[None] | None = None
 
-    def begin(self, at: float, extra_s: float = 0.0) -> _JointStep:
-        """Begin a step, ``extra_s`` longer than it costs, on every engine that has work; empty if none has."""
+    def begin(self, at: float) -> _JointStep:
+        """Begin a step on every engine that has work; empty if none has."""
         joint = [(engine, step) for engine in self.engines if (step := engine.begin_step(at)) is not None]
-        if len(joint) > 1 or (joint and extra_s):
-            ends_at = max(step.ends_at for _, step in joint) + extra_s
+        if len(joint) > 1 or (joint and self._held_up_s):
+            ends_at = max(step.ends_at for _, step in joint) + self._held_up_s
+            self._held_up_s = 0.0
             for engine, step in joint:
                 engine.stretch(step, ends_at)
         return joint
+
+    def hold_up(self, extra_s: float) -> None:
+        """Let the steps that run end ``extra_s`` later; where none does, the next."""
+        if not extra_s:
+            return
+        if not self.in_flight:
+            self._held_up_s += extra_s
+        for place, joint in enumerate(self.in_flight):
+            for engine, step in joint:
+                step.starts_at += extra_s if place else 0.0
+                engine.stretch(step, step.ends_at + extra_s)
 
     def finish(self, joint: _JointStep) -> list[StepResult]:
         """What the steps brought."""
         return [engine.finish_step(step) for engine, step in joint]
 
-    def skip(self, at: float, until: float, in_flight: deque[_JointStep]) -> float:
+    def skip(self, at: float, until: float) -> float:
         """Take quiet steps at once; see ``Engine.skip``. Ranks in lock-step take every step by itself."""
+        in_flight = self.in_flight
         if len(self.engines) > 1 or len(in_flight) != self.max_steps_in_flight - 1:
             return at
         return self.engines[0].skip(at, until, in_flight[0][0][1] if in_flight else None)
@@ -373,6 +395,7 @@ class _Group:
         """Return when a request arrives; the engines have none."""
         assert not any(engine.num_requests for engine in self.engines), "what is queued fits into an empty pool"
         self.present = math.inf
+        self._held_up_s = 0.0
         self._arrival = asyncio.get_running_loop().create_future()
         try:
             await self._arrival

@@ -41,6 +41,7 @@ def build_driver(settings: NodeSettings, clock: Clock) -> Driver:
         frontend_delay_s=profile.frontend_delay_s if has_frontend else None,
         frontend_latency_s=profile.frontend_latency_s,
         wakeup_s=profile.wakeup_s,
+        arrival_s=profile.arrival_s,
     )
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from mockserver.engine.cost import FittedCost, padded_batch_size
+from mockserver.engine.cost import FIRST_PREFILL_TOKENS, FittedCost, padded_batch_size
 from mockserver.engine.profiles import Profile
 from reports.fit import Coefficient, Fit, fit
 from reports.front_end import FrontEndShares, front_end_shares
-from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, merged
+from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, merged, without_arrivals
 from reports.overlaps import observe_overlaps
 from reports.resend import MOST_CALLS, resend
 from reports.spans import observe_spans
@@ -30,6 +30,7 @@ _MIN_SHARE_IN_STEP = 0.8
 UNITS = {
     "floor_s": (1e3, "ms a step"),
     "per_prefill_token_s": (1e6, "us a prompt token"),
+    "per_first_prefill_token_s": (1e6, "us for each of a step's first 512 prompt tokens, besides"),
     "per_prefill_attention_s": (1e9, "ns a prompt token and token of context"),
     "per_prefill_context_token_s": (1e6, "us a token that was there before a chunk of a prompt"),
     "mixed_step_s": (1e3, "ms a step that decodes and computes prompts, besides"),
@@ -41,6 +42,7 @@ UNITS = {
 ADVICE = {
     "floor_s": "single calls with long answers and nobody else there",
     "per_prefill_token_s": "single calls with prompts of 64 to 4,096 tokens that are not in the cache",
+    "per_first_prefill_token_s": "single calls with prompts of 64 to 512 tokens, and with longer ones",
     "per_prefill_attention_s": "single calls with prompts several times as long as any so far, not in the cache",
     "per_prefill_context_token_s": "long prompts from the cache that come while others get long answers",
     "mixed_step_s": "calls with a few tokens of prompt that come while others get long answers",
@@ -69,12 +71,17 @@ class Calibration:
     @property
     def frontend_latency_s(self) -> float:
         """Seconds of it that pass side by side with those of others."""
-        return max(0.0, self.fit["frontend_s"].value - self.frontend_s - self.wakeup_s)
+        return max(0.0, self.fit["frontend_s"].value - self.frontend_s - self.wakeup_s - self.arrival_s)
 
     @property
     def wakeup_s(self) -> float:
         """Seconds of it that only a request which finds the server idle spends."""
         return self.fit["frontend_s"].value * self.frontend.wakeup
+
+    @property
+    def arrival_s(self) -> float:
+        """Seconds of it for which those wait that are being answered."""
+        return self.fit["frontend_s"].value * self.frontend.arrival
 
     def frontend_delay_s(self, num_prompt_tokens: int) -> float:
         """Seconds of work with a prompt."""
@@ -91,6 +98,7 @@ class Calibration:
         return FittedCost(
             floor_s=self.fit["floor_s"].value,
             per_prefill_token_s=self.fit["per_prefill_token_s"].value,
+            per_first_prefill_token_s=self.fit["per_first_prefill_token_s"].value,
             per_prefill_attention_s=self.fit["per_prefill_attention_s"].value,
             per_prefill_context_token_s=self.fit["per_prefill_context_token_s"].value,
             mixed_step_s=self.fit["mixed_step_s"].value,
@@ -125,8 +133,7 @@ def calibrate(
     if min(share_in_step(calls) for calls in detailed if calls) >= _MIN_SHARE_IN_STEP:
         first = fit(_steps(detailed, limits, frontend_s=0.0))
         steps = _steps(detailed, limits, frontend_s=first["frontend_s"].value)
-        by_step = Calibration(fit=fit([*steps, *batches]), limits=limits, notes=tuple(notes))
-        by_step = _with_shares(by_step, usable)
+        by_step = _fitted([*steps, *batches], usable, limits, tuple(notes))
         error = _error(by_step, usable)
         if error < _GOOD:
             return by_step
@@ -135,7 +142,7 @@ def calibrate(
         by_step, error = None, np.inf
         why = "tokens arrive in disorder, so whole answers are fitted instead of single steps"
     whole = [*(one for calls in detailed for one in observe_overlaps(calls, limits)), *batches]
-    by_answer = _with_shares(Calibration(fit=fit(whole), limits=limits, notes=(*notes, why)), usable)
+    by_answer = _fitted(whole, usable, limits, (*notes, why))
     return by_answer if by_step is None or _error(by_answer, usable) < error else by_step
 
 
@@ -152,6 +159,7 @@ def _error(found: Calibration, runs: Sequence[Sequence[CallRecord]]) -> float:
             work_s=found.frontend_s,
             per_prompt_token_s=found.fit["frontend_per_prompt_token_s"].value,
             wakeup_s=found.wakeup_s,
+            arrival_s=found.arrival_s,
         )
         for call, (first_at, last_at) in zip(part, again, strict=True):
             first, last = call.first_token_at or 0.0, call.last_token_at or 0.0
@@ -160,6 +168,20 @@ def _error(found: Calibration, runs: Sequence[Sequence[CallRecord]]) -> float:
             if last > first:
                 errors["tpot"].append(abs((last_at - first_at) / (last - first) - 1))
     return sum(float(np.median(one)) for one in errors.values() if one)
+
+
+def _fitted(
+    observations: Sequence[Observation],
+    runs: Sequence[Sequence[CallRecord]],
+    limits: SchedulerLimits,
+    notes: tuple[str, ...],
+) -> Calibration:
+    """The costs, and once more without what those who arrived have held up, where they did."""
+    found = _with_shares(Calibration(fit=fit(observations), limits=limits, notes=notes), runs)
+    if not found.arrival_s:
+        return found
+    rest = without_arrivals(observations, found.arrival_s)
+    return _with_shares(Calibration(fit=fit(rest), limits=limits, notes=notes), runs)
 
 
 def _with_shares(found: Calibration, runs: Sequence[Sequence[CallRecord]]) -> Calibration:
@@ -194,6 +216,7 @@ def calibrate_table(path: Path) -> Calibration:
                     num_steps=1,
                     num_mixed_steps=float(prefill > 0 and seqs > 0),
                     num_prefill_tokens=prefill,
+                    num_first_prefill_tokens=min(prefill, FIRST_PREFILL_TOKENS),
                     prefill_attention=prefill * ((0 if seqs else context) + prefill / 2),
                     num_prefill_context_tokens=context if prefill and not seqs else 0,
                     num_decode_seqs=seqs,
@@ -226,8 +249,9 @@ def profile_of(
     if shares.work < 1:
         whole = f"of {found['frontend_s'].value:.4g} s a request, {sources['frontend_s']}"
         sources["frontend_s"] = f"{shares.work:.1%} {whole}"
-        sources["frontend_latency_s"] = f"{1 - shares.work - shares.wakeup:.1%} {whole}"
+        sources["frontend_latency_s"] = f"{1 - shares.work - shares.wakeup - shares.arrival:.1%} {whole}"
         sources["wakeup_s"] = f"{shares.wakeup:.1%} {whole}"
+        sources["arrival_s"] = f"{shares.arrival:.1%} {whole}"
     sources["kv_pool_bytes"] = (
         f"{num_blocks} blocks of {block_size} tokens, as the server says; one byte stands for one token"
         if num_blocks
@@ -248,6 +272,7 @@ def profile_of(
         frontend_s=calibration.frontend_s,
         frontend_latency_s=calibration.frontend_latency_s,
         wakeup_s=calibration.wakeup_s,
+        arrival_s=calibration.arrival_s,
         frontend_per_prompt_token_s=found["frontend_per_prompt_token_s"].value,
         sources=sources,
     )

@@ -16,6 +16,7 @@ from reports.observations import Observation
 COEFFICIENTS = (
     "floor_s",
     "per_prefill_token_s",
+    "per_first_prefill_token_s",
     "per_prefill_attention_s",
     "per_prefill_context_token_s",
     "mixed_step_s",
@@ -35,6 +36,8 @@ _NOISY = 0.05
 """From this relative deviation on lateness is no longer the exception: the median is then what describes it best."""
 _EXACT = 1e-6
 """Intervals are at least this wide, relatively: records hold no more digits than that."""
+_MIN_LENGTHS = 3
+"""A line goes through any two lengths of prompts; what first tokens cost besides needs more, on both sides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,8 @@ def _fit(observations: Sequence[Observation], *, is_padded: bool) -> Fit:
     work = _design(observations, is_padded=is_padded)
     if not _tells_prompt_from_prefill(observations):
         work[:, COEFFICIENTS.index("frontend_per_prompt_token_s")] = 0.0
+    if not _tells_first_prefill_tokens(observations):
+        work[:, COEFFICIENTS.index("per_first_prefill_token_s")] = 0.0
     if not any(one.num_prefill_context_tokens and not one.num_requests for one in observations):
         work[:, COEFFICIENTS.index("per_prefill_context_token_s")] = 0.0  # no context but in a request's own prompt
     duration_s = np.asarray([one.duration_s for one in observations])
@@ -119,6 +124,13 @@ def _tells_prompt_from_prefill(observations: Sequence[Observation]) -> bool:
         for one in observations
         if one.num_prefill_tokens
     )
+
+
+def _tells_first_prefill_tokens(observations: Sequence[Observation]) -> bool:
+    """Whether there are prompts of several lengths both within the first tokens of a step and beyond them."""
+    lengths = {(one.num_first_prefill_tokens, one.num_prefill_tokens) for one in observations if one.num_prefill_tokens}
+    num_within = sum(first == num_tokens for first, num_tokens in lengths)
+    return min(num_within, len(lengths) - num_within) >= _MIN_LENGTHS
 
 
 def _robust(work: Floats, duration_s: Floats) -> tuple[Floats, Floats, bool]:
@@ -169,6 +181,7 @@ def _design(observations: Sequence[Observation], *, is_padded: bool) -> Floats:
             (
                 one.num_steps,
                 one.num_prefill_tokens,
+                one.num_first_prefill_tokens,
                 one.prefill_attention,
                 one.num_prefill_context_tokens,
                 one.num_mixed_steps,

@@ -1,14 +1,16 @@
-"""What of the time that a front end takes with a request others wait for, and what an idle server alone takes.
+"""What of the time that a request alone takes to the scheduler others wait for, and what an idle server alone takes.
 
 A request that comes alone tells only the sum. Of requests that come together the last waits for the work of all before
-it, but for nobody's way through sockets and queues between processes; and one that finds the server at work wakes
-nobody up. So the calls are laid before the fitted engine once for each share, and those are kept under which first
-tokens come as they came.
+it, but for nobody's way through sockets and queues between processes; one that finds the server at work wakes nobody
+up; and each that arrives there holds up those that are being answered. So the calls are laid before the fitted engine
+once for each share, and those are kept under which first tokens come as they came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,20 +20,24 @@ from reports.observations import SchedulerLimits
 from reports.resend import MOST_CALLS, resend
 from traces.record import CallRecord
 
-_WORK_SHARES = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05, 0.025, 0.0)
-_WAKEUP_SHARES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9)
+_SHARES = (0.0, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0)
+_STARTS = ((0.0, 0.05, 0.1, 0.25, 0.5, 1.0), (0.0, 0.3, 0.6), (0.0, 0.1, 0.25))
+"""Where the search begins, for each share: from the best few of these it changes one at a time while that helps."""
+_NUM_STARTS = 3
 _MIN_CALLS = 8
 """Fewer calls that came together, or while others were being answered, tell nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontEndShares:
-    """Parts of the seconds that a request alone spends outside the engine; the rest passes side by side."""
+    """Parts of the seconds that a request alone spends before its first step; the rest passes side by side."""
 
     work: float = 1.0
-    """The next request waits for it."""
+    """The front end's, for which the next request waits."""
     wakeup: float = 0.0
     """Spent only where nobody else is there."""
+    arrival: float = 0.0
+    """The engine's, for which those wait that are being answered."""
 
 
 def front_end_shares(
@@ -50,17 +56,19 @@ def front_end_shares(
     together = [_came_together(calls, frontend_s) for calls in parts]
     busy = [_found_it_at_work(calls, frontend_s) for calls in parts]
 
-    def error(shares: FrontEndShares) -> float:
+    @functools.cache
+    def error(work: float, wakeup: float, arrival: float) -> float:
         errors: tuple[list[float], list[float]] = ([], [])
         for calls, is_together, is_busy in zip(parts, together, busy, strict=True):
             found = resend(
                 calls,
                 step_cost,
                 limits,
-                latency_s=(1 - shares.work - shares.wakeup) * frontend_s,
-                work_s=shares.work * frontend_s,
+                latency_s=max(0.0, 1 - work - wakeup - arrival) * frontend_s,
+                work_s=work * frontend_s,
                 per_prompt_token_s=per_prompt_token_s,
-                wakeup_s=shares.wakeup * frontend_s,
+                wakeup_s=wakeup * frontend_s,
+                arrival_s=arrival * frontend_s,
             )
             for call, (at, _), *which in zip(calls, found, is_together, is_busy, strict=True):
                 first_at = call.first_token_at or 0.0
@@ -71,14 +79,22 @@ def front_end_shares(
 
     if frontend_s <= 0 or sum(map(sum, together)) < _MIN_CALLS:
         return FrontEndShares()
-    wakeup_shares = _WAKEUP_SHARES if sum(map(sum, busy)) >= _MIN_CALLS else (0.0,)
-    all_shares = [
-        FrontEndShares(work=work, wakeup=wakeup)
-        for work in _WORK_SHARES
-        for wakeup in wakeup_shares
-        if work + wakeup <= 1
-    ]
-    return min(all_shares, key=error)
+    num_free = 3 if sum(map(sum, busy)) >= _MIN_CALLS else 1  # nobody was there to be held up
+    starts = [*itertools.product(*_STARTS[:num_free], *[(0.0,)] * (3 - num_free))]
+    best = sorted((start for start in starts if sum(start) <= 1), key=lambda start: error(*start))[:_NUM_STARTS]
+    work, wakeup, arrival = min((_best(error, start, num_free) for start in best), key=lambda found: error(*found))
+    return FrontEndShares(work=work, wakeup=wakeup, arrival=arrival)
+
+
+def _best(error: Callable[..., float], shares: tuple[float, float, float], num_free: int) -> tuple[float, float, float]:
+    """The shares with the least error that are reached by changing one of the first ``num_free`` at a time."""
+    while True:
+        before = shares
+        for place in range(num_free):
+            tries = [(*shares[:place], share, *shares[place + 1 :]) for share in _SHARES]
+            shares = min((shares, *(one for one in tries if sum(one) <= 1)), key=lambda one: error(*one))
+        if shares == before:
+            return shares
 
 
 def _came_together(calls: Sequence[CallRecord], frontend_s: float) -> list[bool]:

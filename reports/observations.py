@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+
+from mockserver.engine.cost import FIRST_PREFILL_TOKENS
 
 GRAPH_CEILING = 512
 """Largest batch that vLLM captures as a CUDA graph by default; batches are padded to the sizes below it."""
@@ -28,6 +30,8 @@ class Observation:
     num_mixed_steps: float = 0.0
     """Of its steps, those that decoded and computed prompt tokens."""
     num_prefill_tokens: float = 0.0
+    num_first_prefill_tokens: float = 0.0
+    """Of those of each step, the first ``FIRST_PREFILL_TOKENS``."""
     prefill_attention: float = 0.0
     """Chunk tokens times the mean context they attend to."""
     num_prefill_context_tokens: float = 0.0
@@ -40,13 +44,26 @@ class Observation:
     """1 where the stretch begins with a request that met an idle server, so that its way in and out counts too."""
     num_request_prompt_tokens: float = 0.0
     """That request's prompt, cached or not: a front end reads all of it."""
+    num_arrivals: float = 0.0
+    """Requests that came meanwhile, and may have held it up."""
     at: float = 0.0
     """When it was: neighbours in time share their noise."""
+
+
+def without_arrivals(observations: Sequence[Observation], arrival_s: float) -> list[Observation]:
+    """What they would have taken, had no request held them up by ``arrival_s``."""
+    return [replace(one, duration_s=one.duration_s - arrival_s * one.num_arrivals) for one in observations]
 
 
 def context_before_chunks(num_cached: int, num_prompt: int, budget: int) -> int:
     """Tokens that are there before each of a prompt's chunks of ``budget`` tokens, summed up."""
     return sum(range(num_cached, num_prompt, budget))
+
+
+def first_tokens(num_tokens: float, budget: int) -> float:
+    """Prompt tokens among the first of their steps, where ``num_tokens`` are computed by themselves."""
+    whole, rest = divmod(num_tokens, budget)
+    return whole * min(budget, FIRST_PREFILL_TOKENS) + min(rest, FIRST_PREFILL_TOKENS)
 
 
 _MERGED = 16

@@ -14,7 +14,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from mockserver.engine.cost import padded_batch_size
-from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, context_before_chunks, merged
+from reports.observations import (
+    GRAPH_CEILING,
+    Observation,
+    SchedulerLimits,
+    context_before_chunks,
+    first_tokens,
+    merged,
+)
 from reports.spans import first_token, tokens_at
 from reports.steps import observe_steps, token_times
 from traces.record import CallRecord
@@ -112,13 +119,27 @@ def _observation(stretch: _Stretch, neighbours: _Neighbours, limits: SchedulerLi
         num_steps=max(num_steps, prefill / budget),
         num_mixed_steps=max(_num_apart([at for at, _ in prompts], together_s), -(-prefill // budget)),
         num_prefill_tokens=prefill,
+        num_first_prefill_tokens=_first_tokens(prompts, together_s, budget),
         prefill_attention=attention,
         num_prefill_context_tokens=before,
         num_decode_seqs=seqs,
         num_padded_seqs=seqs if prefill else padded,
         num_decode_context_tokens=context,
+        num_arrivals=len(prompts),
         at=end,
     )
+
+
+def _first_tokens(prompts: Sequence[tuple[float, int]], together_s: float, budget: int) -> float:
+    """Prompt tokens among the first of their steps; prompts whose first tokens came together were in the same."""
+    found = 0.0
+    in_step, began_at = 0, float("-inf")
+    for at, num_tokens in sorted(prompts):
+        if at - began_at > together_s:
+            found += first_tokens(in_step, budget)
+            in_step, began_at = 0, at
+        in_step += num_tokens
+    return found + first_tokens(in_step, budget)
 
 
 def _num_apart(instants: Sequence[float], together_s: float) -> int:

@@ -53,6 +53,9 @@ def probe_lines(found: Iterable[Probe]) -> str:
 _Request = tuple[str, str, int, int, float]
 _MEANWHILE_S = 0.1
 """From one that comes while others are being answered to the next."""
+_MIXTURE = 24
+_MIXTURE_S = 0.06
+"""Likewise in a mixture of so many."""
 
 
 def _groups(max_model_len: int, max_num_seqs: int, repeat: int) -> Iterator[list[_Request]]:
@@ -73,6 +76,7 @@ def _groups(max_model_len: int, max_num_seqs: int, repeat: int) -> Iterator[list
     while size <= min(max_num_seqs, 64):
         yield [("per_decode_seq_s", f"group {size} {repeat} {place}", 64, 48, 0.0) for place in range(size)]
         size *= 2
+    yield list(_mixture(lengths, longest, repeat))
     for num_decoding in (1, 4):
         if num_decoding < max_num_seqs:
             name = f"meanwhile {num_decoding} {repeat}"
@@ -85,6 +89,16 @@ def _groups(max_model_len: int, max_num_seqs: int, repeat: int) -> Iterator[list
                 [(prompt, min(half + num, longest)) for prompt, num in known],
                 "per_prefill_context_token_s",
             )
+
+
+def _mixture(lengths: Sequence[int], longest: int, repeat: int) -> Iterator[_Request]:
+    """Short answers that overlap, as those of agents do, to prompts that are new and to prompts that have grown."""
+    known_lengths = (0, *lengths[:4])
+    for number in range(_MIXTURE):
+        num_new = 64 << number % 4
+        known = known_lengths[number % len(known_lengths)]
+        prompt = f"cold {known} {repeat}" if known else f"mixture {repeat} {number}"
+        yield "mixed_step_s", prompt, min(known + num_new, longest), 24, number * _MIXTURE_S
 
 
 def _meanwhile(name: str, num_decoding: int, prompts: Sequence[tuple[str, int]], tells: str) -> list[_Request]:

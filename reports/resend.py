@@ -18,6 +18,7 @@ from reports.observations import SchedulerLimits
 from traces.record import CallRecord
 
 _BLOCK_SIZE = 16
+_IDLE_S = 3600.0
 MOST_CALLS = 300
 """Of each run are enough to tell fits apart; the first ones."""
 
@@ -31,14 +32,16 @@ def resend(
     work_s: float,
     per_prompt_token_s: float,
     wakeup_s: float = 0.0,
+    arrival_s: float = 0.0,
 ) -> list[tuple[float, float]]:
     """When each call's first and last token come, in seconds on the clock of ``sent_at``.
 
     ``calls`` are in the order in which they were sent. A request takes ``latency_s`` to the front end, which works
     ``work_s`` and ``per_prompt_token_s`` on it.
     """
+    later_s = _later_s(calls)
     entrances = _entrances(
-        [call.sent_at + latency_s for call in calls],
+        [call.sent_at + wait_s + latency_s for call, wait_s in zip(calls, later_s, strict=True)],
         [work_s + per_prompt_token_s * (call.num_prompt_tokens or 1) for call in calls],
     )
     requests = [
@@ -63,8 +66,23 @@ def resend(
         step_cost,
     )
     num_cached = [(call.num_cached_tokens or 0) // _BLOCK_SIZE for call in calls]
-    _run(engine, deque(zip(entrances, requests, num_cached, strict=True)), wakeup_s)
-    return [(request.first_token_at or 0.0, request.last_token_at or 0.0) for request in requests]
+    _run(engine, deque(zip(entrances, requests, num_cached, strict=True)), wakeup_s, arrival_s)
+    return [
+        ((request.first_token_at or 0.0) - wait_s, (request.last_token_at or 0.0) - wait_s)
+        for request, wait_s in zip(requests, later_s, strict=True)
+    ]
+
+
+def _later_s(calls: Sequence[CallRecord]) -> list[float]:
+    """How much later each call is sent than it was: those that found an idle server find one, however slow it is."""
+    found: list[float] = []
+    busy_until, wait_s = -np.inf, 0.0
+    for call in calls:
+        if call.sent_at >= busy_until:
+            wait_s += _IDLE_S
+        found.append(wait_s)
+        busy_until = max(busy_until, call.last_token_at or call.sent_at)
+    return found
 
 
 def _entrances(ready_at: Sequence[float], work_s: Sequence[float]) -> list[float]:
@@ -93,31 +111,35 @@ def _put_into_cache(engine: Engine, path: BlockPath, num_blocks: int) -> None:
     pool.free(table)
 
 
-def _run(engine: Engine, coming: deque[tuple[float, Request, int]], wakeup_s: float) -> None:
+def _run(engine: Engine, coming: deque[tuple[float, Request, int]], wakeup_s: float, arrival_s: float) -> None:
     """Take steps until all that come have ended.
 
     ``coming``: when each request comes, in that order, and how many of its blocks are then in the cache.
     """
     in_flight: deque[Step] = deque()
-    at = 0.0
-    is_idle = True
+    at = held_up_s = 0.0
     while True:
-        while coming and coming[0][0] <= at:
+        while coming and coming[0][0] <= (in_flight[0].ends_at if in_flight else at):
             enters_at, request, num_cached = coming.popleft()
             if num_cached:
                 _put_into_cache(engine, request.path, num_cached)
             engine.add(request, enters_at)
-        while len(in_flight) < engine.max_steps_in_flight and (step := engine.begin_step(at)) is not None:
-            if is_idle:
-                engine.stretch(step, step.ends_at + wakeup_s)
-                is_idle = False
-            in_flight.append(step)
+            if not in_flight:
+                held_up_s += arrival_s
+            for place, step in enumerate(in_flight):
+                step.starts_at += arrival_s if place else 0.0
+                engine.stretch(step, step.ends_at + arrival_s)
         if in_flight:
             step = in_flight.popleft()
             at = step.ends_at
             engine.finish_step(step)
-        elif coming:
+        while len(in_flight) < engine.max_steps_in_flight and (begun := engine.begin_step(at)) is not None:
+            if held_up_s:
+                engine.stretch(begun, begun.ends_at + held_up_s)
+                held_up_s = 0.0
+            in_flight.append(begun)
+        if not in_flight:
+            if not coming:
+                return
             at = max(at, coming[0][0])
-            is_idle = True
-        else:
-            return
+            held_up_s = wakeup_s

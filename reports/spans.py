@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mockserver.engine.cost import padded_batch_size
-from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, context_before_chunks
+from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, context_before_chunks, first_tokens
 from traces.record import CallRecord
 
 
@@ -51,6 +51,7 @@ def first_token(call: CallRecord, limits: SchedulerLimits) -> Observation:
         duration_s=first - call.sent_at,
         num_steps=-(-(prompt - cached) // limits.max_num_batched_tokens),
         num_prefill_tokens=prompt - cached,
+        num_first_prefill_tokens=first_tokens(prompt - cached, limits.max_num_batched_tokens),
         prefill_attention=(prompt**2 - cached**2) / 2,
         num_prefill_context_tokens=context_before_chunks(cached, prompt, limits.max_num_batched_tokens),
         num_requests=1,

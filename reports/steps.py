@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mockserver.engine.cost import padded_batch_size
-from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, context_before_chunks
+from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, context_before_chunks, first_tokens
 from traces.record import CallRecord
 
 _SAME_INSTANT_S = 1e-9
@@ -41,6 +41,8 @@ class _Step:
     num_phantoms: int = 0
     """Sequences that had ended by surprise and still held a place."""
     num_hidden: int = 0
+    num_arrivals: int = 0
+    """Calls that reached the scheduler while it ran."""
 
     @property
     def num_prefill_tokens(self) -> int:
@@ -98,6 +100,7 @@ def observe_steps(
     """
     steps = _steps_of(calls)
     _lay_prompts(steps, calls, limits, frontend_s)
+    _count_arrivals(steps, calls, frontend_s)
     return list(_observations(steps, calls, limits.max_num_batched_tokens))
 
 
@@ -164,6 +167,15 @@ def _lay_prompts(steps: list[_Step], calls: Sequence[CallRecord], limits: Schedu
         room[last] = max(0, room[last] - wanted)
 
 
+def _count_arrivals(steps: list[_Step], calls: Sequence[CallRecord], frontend_s: float) -> None:
+    """Count each call where it reached the scheduler: in the step that ran then."""
+    ends = [step.ended_at for step in steps]
+    for call in calls:
+        place = bisect.bisect_left(ends, call.sent_at + frontend_s)
+        if place < len(steps):
+            steps[place].num_arrivals += 1
+
+
 def _decided_at(
     steps: list[_Step], calls: Sequence[CallRecord], limits: SchedulerLimits, frontend_s: float
 ) -> list[float]:
@@ -200,6 +212,7 @@ def _observations(steps: list[_Step], calls: Sequence[CallRecord], budget: int) 
             num_steps=1 + step.num_hidden,
             num_mixed_steps=1 + step.num_hidden if step.prefill and step.decoding else 0,
             num_prefill_tokens=step.num_prefill_tokens,
+            num_first_prefill_tokens=first_tokens(step.num_prefill_tokens, budget),
             prefill_attention=sum((end - start) * (start + end) / 2 for _, start, end in step.prefill),
             num_prefill_context_tokens=sum(context_before_chunks(start, end, budget) for _, start, end in step.prefill),
             num_decode_seqs=num_seqs,
@@ -211,5 +224,6 @@ def _observations(steps: list[_Step], calls: Sequence[CallRecord], budget: int) 
             num_request_prompt_tokens=max((calls[c].num_prompt_tokens or 0 for c in work), default=0)
             if starts_idle
             else 0,
+            num_arrivals=0 if starts_idle else step.num_arrivals,
             at=step.ended_at,
         )

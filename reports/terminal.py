@@ -135,8 +135,9 @@ def print_calibration(calibration: Calibration, console: Console) -> None:
     shares = calibration.frontend
     if shares.work < 1:
         console.print(
-            f"{shares.work:.1%} of frontend_s is work that other requests wait for, {shares.wakeup:.1%} is spent on an"
-            " idle server only (wakeup_s in the profile), and the rest side by side (frontend_latency_s)"
+            f"{shares.work:.1%} of frontend_s is work that other requests wait for, {shares.arrival:.1%} holds up those"
+            f" that are being answered (arrival_s in the profile), {shares.wakeup:.1%} is spent on an idle server only"
+            " (wakeup_s), and the rest side by side (frontend_latency_s)"
         )
     for one in calibration.undetermined:
         console.print(Text(f"{one.name} cannot be told from these records; {ADVICE[one.name]} would tell"))

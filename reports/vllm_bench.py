@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mockserver.engine.cost import padded_batch_size
-from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, context_before_chunks
+from reports.observations import GRAPH_CEILING, Observation, SchedulerLimits, context_before_chunks, first_tokens
 from traces.record import CallRecord
 
 CACHE_NOTE = "vllm bench serve does not say what was cached: every prompt is taken as computed"
@@ -122,6 +122,7 @@ def _batch(latency_s: float, num_prompt: int, num_output: int, num_seqs: int, bu
         duration_s=float(latency_s),
         num_steps=-(-num_seqs * num_prompt // budget) + num_steps,
         num_prefill_tokens=num_seqs * num_prompt,
+        num_first_prefill_tokens=first_tokens(num_seqs * num_prompt, budget),
         prefill_attention=num_seqs * num_prompt**2 / 2,
         num_prefill_context_tokens=num_seqs * context_before_chunks(0, num_prompt, budget),
         num_decode_seqs=num_seqs * num_steps,

@@ -173,12 +173,19 @@ def padded_batch_size(num_seqs: int, ceiling: int) -> int:
     return min(-(-num_seqs // step) * step, ceiling)
 
 
+FIRST_PREFILL_TOKENS = 512
+"""Of a step: ``FittedCost`` can let each of them cost more than those beyond."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedCost:
     """Coefficients of a live server, as ``reports calibrate`` finds them."""
 
     floor_s: float
     per_prefill_token_s: float
+    per_first_prefill_token_s: float = 0.0
+    """Per prompt token of a step up to the ``FIRST_PREFILL_TOKENS``-th, besides: few tokens keep a machine less well
+    busy than many."""
     per_prefill_attention_s: float = 0.0
     """Per (chunk token x context token it attends to)."""
     mixed_step_s: float = 0.0
@@ -210,6 +217,7 @@ class FittedCost:
             self.floor_s
             + (self.mixed_step_s if num_seqs and shape.num_prefill_tokens else 0.0)
             + self.per_prefill_token_s * shape.num_prefill_tokens
+            + self.per_first_prefill_token_s * min(shape.num_prefill_tokens, FIRST_PREFILL_TOKENS)
             + self.per_prefill_attention_s * shape.prefill_attention
             + self.per_prefill_context_token_s * shape.num_prefill_context_tokens
             + self.per_decode_seq_s * num_seqs

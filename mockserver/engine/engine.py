@@ -174,7 +174,10 @@ class Engine:
         return Step(batch, starts_at, ends_at)
 
     def stretch(self, step: Step, ends_at: float) -> None:
-        """Let the last step begun end later, as it does where it waits for the slowest of several ranks."""
+        """Let a step end later, as it does where it waits for the slowest of several ranks.
+
+        Where it is not the last that has begun, the others are to be stretched after it.
+        """
         step.ends_at = self._busy_until = ends_at
 
     def finish_step(self, step: Step) -> StepResult:

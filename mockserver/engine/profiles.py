@@ -41,6 +41,8 @@ class Profile:
     """Seconds of a request's way to the scheduler that pass side by side with those of others: sockets, wake-ups."""
     wakeup_s: float = 0.0
     """Seconds by which the first step of a server that was idle is longer: sleeping processes, cold caches."""
+    arrival_s: float = 0.0
+    """Seconds by which each request that arrives holds the engine up: the steps that run, else the next one."""
     frontend_s: float = 0.0
     """Seconds of work with a request before the scheduler sees it, together with all that are there: parsing."""
     frontend_per_prompt_token_s: float = 0.0
@@ -59,7 +61,7 @@ class Profile:
 
     def __post_init__(self) -> None:
         require_positive(self, "kv_bytes_per_token", "kv_pool_bytes", "num_gpus", "median_output_tokens")
-        for name in ("frontend_latency_s", "wakeup_s", "frontend_s", "frontend_per_prompt_token_s"):
+        for name in ("frontend_latency_s", "wakeup_s", "arrival_s", "frontend_s", "frontend_per_prompt_token_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
 

@@ -223,6 +223,49 @@ def test_the_first_step_of_an_idle_engine_is_longer(async_scheduling: bool) -> N
     run_virtual(main)
 
 
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_who_arrives_holds_up_those_who_are_being_answered(async_scheduling: bool) -> None:
+    """The first step begins at 1.0 and is held up by its own request and by one that comes meanwhile; a request to an
+    engine that rests holds up its own step only.
+    """
+
+    async def first_tokens_at(clock: VirtualClock, arrival_s: float) -> list[float]:
+        config = EngineConfig(num_blocks=200, async_scheduling=async_scheduling)
+        driver = Driver(Engine(config, COST), clock, arrival_s=arrival_s)
+        loop = asyncio.create_task(driver.run())
+        found = []
+        for at in (1.0, 1.05, 30.0):
+            await clock.sleep_until(at)
+            found.append(driver.submit(make_request(str(at))))
+        await found[-1].wait()
+        loop.cancel()
+        return [generation.first_token_at or 0.0 for generation in found]
+
+    held_up = run_virtual(lambda clock: first_tokens_at(clock, 0.5))
+    not_held_up = run_virtual(lambda clock: first_tokens_at(clock, 0.0))
+
+    late_s = [with_s - without_s for with_s, without_s in zip(held_up, not_held_up, strict=True)]
+    assert late_s == pytest.approx([1.0, 1.0, 0.5])
+
+
+@pytest.mark.parametrize("in_lock_step", [False, True])
+def test_ranks_in_lock_step_are_held_up_together(in_lock_step: bool) -> None:
+    async def main(clock: VirtualClock) -> float | None:
+        config = EngineConfig(num_blocks=200, async_scheduling=False)
+        engines = [Engine(config, COST), Engine(config, COST)]
+        driver = Driver(engines, clock, in_lock_step=in_lock_step, arrival_s=0.5)
+        loop = asyncio.create_task(driver.run())
+        await clock.sleep_until(1.0)
+        one = driver.submit(make_request("one"), rank=0)
+        await clock.sleep_until(1.05)
+        other = driver.submit(make_request("other"), rank=1)
+        await other.wait()
+        loop.cancel()
+        return one.first_token_at
+
+    assert run_virtual(main) == pytest.approx(2.11 if in_lock_step else 1.61, abs=0.02)
+
+
 @pytest.mark.wall_clock
 @pytest.mark.parametrize("rate", [1.0, 20.0])
 async def test_a_late_process_does_not_slow_the_model(rate: float) -> None:

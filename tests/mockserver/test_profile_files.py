@@ -47,7 +47,7 @@ def test_a_profile_of_ones_own_is_found_by_its_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("num_gpus = 1", "num_gpu = 1", "unknown key 'num_gpu': known are block_size"),
+        ("num_gpus = 1", "num_gpu = 1", "unknown key 'num_gpu': known are arrival_s, block_size"),
         ("num_gpus = 1", "", "num_gpus is missing"),
         ("num_gpus = 1", "num_gpus = 'one'", "num_gpus: Input should be a valid integer.*got 'one'"),
         ("num_gpus = 1", "num_gpus = 0", "num_gpus must be positive, got 0"),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mockserver.clock import VirtualClock, run_virtual
 from mockserver.driver import Driver
+from mockserver.engine.chains import ChainRun
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.cost import StepCost
 from mockserver.engine.engine import Engine
@@ -25,6 +26,8 @@ class Probe:
     at: float
     num_prompt_tokens: int
     num_output_tokens: int
+    prompt: str | None = None
+    """Probes with the same one begin alike, so that the server has it in its cache; None: like no other."""
 
 
 def probes(seed: int, *, spacing_s: float) -> list[Probe]:
@@ -53,6 +56,7 @@ def in_turn(listed: Iterable[ListedProbe]) -> list[Probe]:
             at=4.0 * number + one.delay_s,
             num_prompt_tokens=one.num_prompt_tokens,
             num_output_tokens=one.num_output_tokens,
+            prompt=one.prompt,
         )
         for number, (_, group) in enumerate(groups)
         for one in group
@@ -66,30 +70,39 @@ def records_of(
     frontend_s: float = 0.0,
     frontend_work_s: float = 0.0,
     wakeup_s: float = 0.0,
+    arrival_s: float = 0.0,
     max_num_batched_tokens: int = 2048,
     keep_chunks: bool = True,
 ) -> list[CallRecord]:
     """What a client saw that sent each request ``frontend_s`` before it reached the server, which worked on it for
     ``frontend_work_s``, with all that were there together, before the engine had it.
     """
-    config = EngineConfig(
-        num_blocks=100_000, max_num_batched_tokens=max_num_batched_tokens, enable_prefix_caching=False
-    )
+    config = EngineConfig(num_blocks=100_000, max_num_batched_tokens=max_num_batched_tokens)
+    chains = {prompt: number for number, prompt in enumerate(dict.fromkeys(probe.prompt for probe in requests))}
 
     async def main(clock: VirtualClock) -> list[CallRecord]:
-        driver = Driver(Engine(config, cost), clock, frontend_delay_s=lambda _: frontend_work_s, wakeup_s=wakeup_s)
+        driver = Driver(
+            Engine(config, cost),
+            clock,
+            frontend_delay_s=lambda _: frontend_work_s,
+            wakeup_s=wakeup_s,
+            arrival_s=arrival_s,
+        )
         records: list[CallRecord] = []
 
         async def send(number: int, probe: Probe) -> None:
             await clock.sleep_until(probe.at)
+            num_blocks = probe.num_prompt_tokens // config.block_size
+            path = (ChainRun(chains[probe.prompt], 0, num_blocks),) if num_blocks and probe.prompt is not None else ()
             request = Request(
                 request_id=str(number),
                 num_prompt_tokens=probe.num_prompt_tokens,
                 num_output_tokens=probe.num_output_tokens,
-                path=(),
+                path=path,
             )
             token_at: list[float] = []
-            async for burst in driver.submit(request, watch=True):
+            generation = driver.submit(request, watch=True)
+            async for burst in generation:
                 token_at += [burst.at] * burst.num_tokens
             sent_at = probe.at - frontend_s
             records.append(
@@ -103,7 +116,7 @@ def records_of(
                     first_token_at=token_at[0],
                     last_token_at=token_at[-1],
                     num_prompt_tokens=probe.num_prompt_tokens,
-                    num_cached_tokens=0,
+                    num_cached_tokens=generation.num_cached_tokens,
                     num_output_tokens=probe.num_output_tokens,
                     expected_output_tokens=probe.num_output_tokens,
                     finish_reason="length",

@@ -25,6 +25,7 @@ LIMITS = SchedulerLimits(max_num_batched_tokens=2048)
 COST_NAMES = (
     "floor_s",
     "per_prefill_token_s",
+    "per_first_prefill_token_s",
     "per_prefill_attention_s",
     "per_prefill_context_token_s",
     "mixed_step_s",
@@ -50,7 +51,8 @@ def drawn_cost(seed: int) -> tuple[FittedCost, float]:
         mixed_step_s=between(5e-4, 1e-2),
         graph_ceiling=draw.choice([0, 512]),
     )
-    return cost, between(1e-3, 2e-2)
+    frontend_s = between(1e-3, 2e-2)
+    return replace(cost, per_first_prefill_token_s=between(2e-6, 5e-5)), frontend_s
 
 
 def assert_found(found: Calibration, cost: FittedCost, frontend_s: float) -> None:
@@ -90,7 +92,7 @@ def noisy(records: list[CallRecord], seed: int) -> list[CallRecord]:
 
 def test_late_tokens_hardly_move_the_coefficients() -> None:
     cost, frontend_s = drawn_cost(3)
-    cost = replace(cost, per_prefill_context_token_s=0.0)
+    cost = replace(cost, per_prefill_context_token_s=0.0, per_first_prefill_token_s=0.0)
     runs = [noisy(records_of(probes(seed, spacing_s=8.0), cost, frontend_s=frontend_s), seed) for seed in (3, 4)]
 
     found = calibrate(runs, LIMITS)
@@ -119,7 +121,7 @@ def test_late_tokens_leave_the_cost_of_a_chunks_context_as_it_is() -> None:
 
 def test_without_token_times_only_calls_alone_count_and_the_rest_is_said_to_be_unknown() -> None:
     cost, frontend_s = drawn_cost(2)
-    cost = replace(cost, per_prefill_context_token_s=0.0, mixed_step_s=0.0)
+    cost = replace(cost, per_prefill_context_token_s=0.0, mixed_step_s=0.0, per_first_prefill_token_s=0.0)
     records = records_of(probes(2, spacing_s=8.0), cost, frontend_s=frontend_s, keep_chunks=False)
 
     found = calibrate([records], LIMITS)
@@ -127,7 +129,12 @@ def test_without_token_times_only_calls_alone_count_and_the_rest_is_said_to_be_u
     assert "--save-detailed" in found.notes[0]
     assert found.fit["per_prefill_token_s"].value == pytest.approx(cost.per_prefill_token_s, rel=1e-6)
     unknown = {one.name for one in found.undetermined}
-    assert {"per_decode_seq_s", "mixed_step_s", "per_prefill_context_token_s"} <= unknown
+    assert {
+        "per_decode_seq_s",
+        "mixed_step_s",
+        "per_prefill_context_token_s",
+        "per_first_prefill_token_s",
+    } <= unknown
 
 
 def test_short_prompts_alone_do_not_tell_attention() -> None:
@@ -263,6 +270,17 @@ def test_whole_answers_tell_what_prompts_cost_those_who_decode() -> None:
     assert found.fit["mixed_step_s"].value == pytest.approx(0.006, rel=0.3)
     assert found.fit["per_prefill_context_token_s"].value == pytest.approx(2e-6, rel=0.3)
     assert found.fit["per_prefill_token_s"].value == pytest.approx(3e-5, rel=0.2)
+
+
+def test_what_arrivals_hold_up_is_no_cost_of_steps() -> None:
+    """Each of those who come holds the others up by 4 ms, which is not counted as a cost of mixed steps."""
+    cost = FittedCost(floor_s=0.005, per_prefill_token_s=3e-5, per_decode_seq_s=1e-4, mixed_step_s=0.006)
+    requests = in_turn(list_of_probes(max_model_len=8500, max_num_seqs=16))
+
+    found = calibrate([records_of(requests, cost, frontend_work_s=0.012, arrival_s=0.004)], LIMITS)
+
+    assert found.arrival_s == pytest.approx(0.004, rel=0.15)
+    assert found.fit["mixed_step_s"].value == pytest.approx(0.006, rel=0.15)
 
 
 def test_steps_of_a_mock_are_all_in_step() -> None:

@@ -42,21 +42,33 @@ def test_latency_is_told_from_work(latency_s: float, work_s: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("latency_s", "work_s", "wakeup_s"), [(0.045, 0.005, 0.05), (0.05, 0.05, 0.0), (0.0, 0.025, 0.075)]
+    ("latency_s", "work_s", "wakeup_s", "arrival_s"),
+    [
+        (0.045, 0.005, 0.05, 0.0),
+        (0.05, 0.05, 0.0, 0.0),
+        (0.0, 0.025, 0.075, 0.0),
+        (0.0, 0.015, 0.06, 0.025),
+        (0.05, 0.025, 0.0, 0.025),
+    ],
 )
-def test_a_wake_up_is_told_from_both(latency_s: float, work_s: float, wakeup_s: float) -> None:
-    """Calls that come while another gets a long answer wake nobody."""
+def test_wake_up_and_arrival_are_told_from_both(
+    latency_s: float, work_s: float, wakeup_s: float, arrival_s: float
+) -> None:
+    """Calls that come while another gets a long answer wake nobody, and hold it up."""
     found = requests()
     for number in range(4):
         at = 100.0 + 10.0 * number
         found.append(Probe(at=at, num_prompt_tokens=64, num_output_tokens=400))
         found += [Probe(at=at + 0.5 * place, num_prompt_tokens=100, num_output_tokens=1) for place in range(1, 5)]
-    calls = records_of(found, COST, frontend_s=latency_s, frontend_work_s=work_s, wakeup_s=wakeup_s)
+    calls = records_of(
+        found, COST, frontend_s=latency_s, frontend_work_s=work_s, wakeup_s=wakeup_s, arrival_s=arrival_s
+    )
 
     shares = front_end_shares([calls], COST, LIMITS, frontend_s=0.1, per_prompt_token_s=0.0)
 
     assert shares.work == pytest.approx(work_s / 0.1)
     assert shares.wakeup == pytest.approx(wakeup_s / 0.1, abs=0.076)
+    assert shares.arrival == pytest.approx(arrival_s / 0.1, abs=0.026)
 
 
 def test_a_calibration_has_both() -> None:
@@ -82,15 +94,41 @@ def test_a_profile_and_the_table_say_how_the_whole_was_parted() -> None:
     assert "5.0% of frontend_s is work that other requests wait for" in said.getvalue()
 
 
-def test_the_profile_has_the_wake_up() -> None:
+def test_calls_sent_again_to_what_answered_them_are_answered_alike() -> None:
+    """Every part of a request's way, in groups and while others are answered: the driver and the resending agree."""
+    found = [Probe(at=10.0 + 0.0043 * number, num_prompt_tokens=300, num_output_tokens=20) for number in range(12)]
+    found += [Probe(at=40.0 + 0.03 * number, num_prompt_tokens=2500, num_output_tokens=30) for number in range(8)]
+    ways = {"wakeup_s": 0.02, "arrival_s": 0.003}
+    calls = records_of(found, COST, frontend_work_s=0.007, **ways)
+
+    again = resend(calls, COST, LIMITS, latency_s=0.0, work_s=0.007, per_prompt_token_s=0.0, **ways)
+
+    assert [at for at, _ in again] == pytest.approx([call.first_token_at for call in calls])
+    assert [at for _, at in again] == pytest.approx([call.last_token_at for call in calls])
+
+
+def test_calls_that_found_an_idle_server_find_one_however_slow_it_is() -> None:
+    calls = records_of([Probe(at=1.0 * n, num_prompt_tokens=64, num_output_tokens=20) for n in range(5)], COST)
+    slow = replace(COST, floor_s=0.5)
+
+    again = resend(calls, slow, LIMITS, latency_s=0.0, work_s=0.0, per_prompt_token_s=0.0)
+
+    ttfts = [at - call.sent_at for (at, _), call in zip(again, calls, strict=True)]
+    assert ttfts == pytest.approx([ttfts[0]] * 5)
+
+
+def test_the_profile_has_the_wake_up_and_the_arrival() -> None:
     found = calibrate([records_of(requests(), COST, frontend_s=0.1)], LIMITS)
-    found = replace(found, frontend=FrontEndShares(work=0.25, wakeup=0.5))
+    found = replace(found, frontend=FrontEndShares(work=0.15, wakeup=0.5, arrival=0.1))
 
     profile = profile_of(found, name="x", header=None, samples=(), max_model_len=4096)
 
     assert profile.wakeup_s == pytest.approx(0.05, rel=0.05)
-    assert profile.frontend_s + profile.frontend_latency_s == pytest.approx(0.05, rel=0.05)
+    assert profile.arrival_s == pytest.approx(0.01, rel=0.05)
+    assert profile.frontend_s + profile.frontend_latency_s == pytest.approx(0.04, rel=0.05)
     assert profile.sources["wakeup_s"].startswith("50.0% of 0.1 s a request")
+    assert profile.sources["arrival_s"].startswith("10.0% of 0.1 s a request")
+    assert profile.sources["frontend_latency_s"].startswith("25.0% of 0.1 s a request")
 
 
 def test_a_call_is_sent_again_with_what_was_cached() -> None:

@@ -28,6 +28,13 @@ def decode(num_seqs: int, context: int = 4096) -> BatchShape:
     return BatchShape(num_decode_seqs=num_seqs, num_decode_context_tokens=num_seqs * context)
 
 
+def test_a_steps_first_prompt_tokens_may_cost_more() -> None:
+    cost = FittedCost(floor_s=0.001, per_prefill_token_s=1e-5, per_first_prefill_token_s=2e-5)
+
+    assert cost(BatchShape(num_prefill_tokens=100)) == pytest.approx(0.001 + 100 * 3e-5)
+    assert cost(BatchShape(num_prefill_tokens=2048)) == pytest.approx(0.001 + 2048 * 1e-5 + 512 * 2e-5)
+
+
 def test_a_mixed_step_at_constant_rates_is_prefill_plus_decode() -> None:
     cost = get_profile("kimi-k2-8xb200").step_cost
     shape = BatchShape(num_prefill_tokens=6000, num_prefill_seqs=1, num_decode_seqs=128)
