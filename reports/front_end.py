@@ -86,7 +86,7 @@ def front_end_shares(
     return FrontEndShares(work=work, wakeup=wakeup, arrival=arrival)
 
 
-def _best(error: Callable[..., float], shares: tuple[float, float, float], num_free: int) -> tuple[float, float, float]:
+def _best(error: Callable[..., float], shares: tuple[float, ...], num_free: int) -> tuple[float, ...]:
     """The shares with the least error that are reached by changing one of the first ``num_free`` at a time."""
     while True:
         before = shares

@@ -98,10 +98,11 @@ def test_calls_sent_again_to_what_answered_them_are_answered_alike() -> None:
     """Every part of a request's way, in groups and while others are answered: the driver and the resending agree."""
     found = [Probe(at=10.0 + 0.0043 * number, num_prompt_tokens=300, num_output_tokens=20) for number in range(12)]
     found += [Probe(at=40.0 + 0.03 * number, num_prompt_tokens=2500, num_output_tokens=30) for number in range(8)]
-    ways = {"wakeup_s": 0.02, "arrival_s": 0.003}
-    calls = records_of(found, COST, frontend_work_s=0.007, **ways)
+    calls = records_of(found, COST, frontend_work_s=0.007, wakeup_s=0.02, arrival_s=0.003)
 
-    again = resend(calls, COST, LIMITS, latency_s=0.0, work_s=0.007, per_prompt_token_s=0.0, **ways)
+    again = resend(
+        calls, COST, LIMITS, latency_s=0.0, work_s=0.007, per_prompt_token_s=0.0, wakeup_s=0.02, arrival_s=0.003
+    )
 
     assert [at for at, _ in again] == pytest.approx([call.first_token_at for call in calls])
     assert [at for _, at in again] == pytest.approx([call.last_token_at for call in calls])
