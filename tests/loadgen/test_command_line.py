@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loadgen.commands import main
+from loadgen.config import Settings
+from loadgen.transports.inprocess import Machine, build_machine
+from mockserver.clock import Clock
 from traces.jsonl import read_run
 
 SMALL = ("--num-tasks", "3", "--no-live")
@@ -66,6 +71,30 @@ def test_an_experiment_is_the_four_cells_on_the_same_tasks(tmp_path: Path) -> No
     assert list(headers) == ["orchestrator-cache", "orchestrator-nocache", "react-cache", "react-nocache"]
     assert len({header["workload_digest"] for header in headers.values()}) == 1
     assert headers["react-nocache"]["prefix_caching"] is False
+
+
+def test_a_run_begins_when_the_machine_of_the_one_before_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Garbage is collected seldom here, and a machine is a ring of references that holds tens of megabytes."""
+    machines: list[weakref.ref[object]] = []
+    num_alive: list[int] = []
+
+    def watched(settings: Settings, clock: Clock) -> Machine:
+        num_alive.append(sum(machine() is not None for machine in machines))
+        machine = build_machine(settings, clock)
+        machines.append(weakref.ref(machine.driver))
+        return machine
+
+    monkeypatch.setattr("loadgen.perform.build_machine", watched)
+    gc.disable()
+    try:
+        code = main(["experiment", *SMALL, "--out", str(tmp_path)])
+    finally:
+        gc.enable()
+
+    assert code == 0
+    assert num_alive == [0, 0, 0, 0]
 
 
 def test_records_of_a_workload_that_could_not_be_used_are_told(

@@ -168,6 +168,20 @@ class TestSettling:
 
         assert run_virtual(main) == ["first", "second", "first's timer", "second's timer", "last"]
 
+    def test_whoever_settles_alone_is_there_at_once_and_no_later_than_a_timer(self) -> None:
+        """Where nobody has anything to do until then; a timer for that very instant goes first."""
+
+        async def main(clock: VirtualClock) -> list[str]:
+            seen: list[str] = []
+            loop = asyncio.get_running_loop()
+            loop.call_at(3.0, seen.append, "timer")
+            await clock.settle_until(2.0)
+            seen.append(f"settled at {clock.now()}")
+            await clock.settle_until(3.0)
+            return [*seen, f"settled at {clock.now()}"]
+
+        assert run_virtual(main) == ["settled at 2.0", "timer", "settled at 3.0"]
+
     def test_settling_now_lets_the_ready_run_first(self) -> None:
         async def main(clock: VirtualClock) -> list[str]:
             seen: list[str] = []

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,19 @@ def test_json_holds_the_summary_of_each_run(tmp_path: Path, capsys: pytest.Captu
     summaries = json.loads(capsys.readouterr().out)
     assert [one["label"] for one in summaries] == ["react, cache off", "react, cache on"]
     assert summaries[0]["makespan_s"] == 6
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "4"}, "4")])
+def test_numpy_gets_one_thread_unless_told_otherwise(given: dict[str, str], expected: str) -> None:
+    """It reads the variable when it is imported, which is later."""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    code = "import sys, os, reports; print(os.environ['OPENBLAS_NUM_THREADS'], 'numpy' in sys.modules)"
+
+    said = subprocess.run(
+        [sys.executable, "-c", code], env=environment | given, capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout.split() == [expected, "False"]
 
 
 def test_goodput_objectives_reach_the_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,6 +52,18 @@ def test_prompts_that_come_meanwhile_find_others_being_answered() -> None:
         assert any(other.delay_s < one.delay_s and other.num_output_tokens > 20 for other in group)
 
 
+def test_a_mixture_overlaps_and_has_known_prompts_that_have_grown() -> None:
+    found = probes(max_model_len=8192, max_num_seqs=8, repeats=1)
+
+    mixture = [one for one in found if one.num_output_tokens == 24]
+    first_length = {one.prompt: one.num_prompt_tokens for one in reversed(found) if one not in mixture}
+    assert [one.delay_s for one in mixture] == sorted({one.delay_s for one in mixture})
+    known = [one for one in mixture if one.prompt in first_length]
+    assert 0 < len(known) < len(mixture)
+    assert all(one.num_prompt_tokens > first_length[one.prompt] for one in known)
+    assert all(any(one.prompt == other.prompt and other.group < one.group for other in found) for one in known)
+
+
 def test_no_probe_is_longer_than_the_context() -> None:
     found = probes(max_model_len=2048, max_num_seqs=4)
 

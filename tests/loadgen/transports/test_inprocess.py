@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from loadgen.config import Settings
 from loadgen.doors import in_process
 from loadgen.recorder import Recorder
@@ -62,3 +64,23 @@ def test_a_growing_history_has_the_tokens_and_the_hits_that_it_would_have_if_it_
     whole = [size.num_prompt_tokens + size.num_output_tokens - 1 for size in sizes[:-1]]
     hits = [call.num_cached_tokens for call in recorder.calls]
     assert hits == [0, *(num // block_size * block_size for num in whole)]
+
+
+@pytest.mark.parametrize("has_cache", [False, True])
+def test_blocks_are_addressed_only_where_something_is_cached(has_cache: bool) -> None:
+    """Without a cache the same tokens are counted, and nothing is remembered of them."""
+    call = make_call("c0", "mail", result="result " * 50)
+    task = make_task("t", Turn(content="step " * 20, tool_calls=(call,)), Turn(content="done"))
+    recorder = Recorder()
+    remembered: list[int] = []
+
+    async def main(clock: VirtualClock) -> None:
+        machine = build_machine(Settings(enable_prefix_caching=has_cache), clock)
+        async with in_process(machine) as door:
+            await replaying(clock, door.transport, recorder, task)
+        remembered.append(machine.encoder.chains.num_tokens)
+
+    run_virtual(main)
+
+    assert [call.num_prompt_tokens for call in recorder.calls] == [size.num_prompt_tokens for size in react_calls(task)]
+    assert (remembered[0] > 0) == has_cache

@@ -24,6 +24,16 @@ WEATHER = {
 }
 
 
+@pytest.mark.parametrize("has_cache", [False, True])
+async def test_a_server_without_a_cache_remembers_no_blocks(has_cache: bool) -> None:
+    async with connected(enable_prefix_caching=has_cache) as client:
+        answer = await client.chat(max_tokens=40)
+        remembered = client.machine.encoder.chains.num_tokens
+
+    assert answer["usage"]["completion_tokens"] > 0
+    assert (remembered > 0) == has_cache
+
+
 async def test_answer_has_all_keys_of_vllm_in_its_order(client: Client) -> None:
     answer = await client.chat(max_tokens=8)
 
