@@ -190,10 +190,10 @@ def test_encoder_knows_the_blocks_of_all_that_the_caches_of_all_ranks_can_hold(n
 
 
 def test_a_profiles_front_end_and_wake_up_are_the_nodes(tmp_path: Path) -> None:
-    """The request comes at 1.0, is 0.3 s on its way and read for 0.4 s; its first step is 0.5 s longer."""
+    """The request comes at 1.0, is 0.3 s on its way and read for 0.4 s; its first step is 0.75 s longer."""
     path = tmp_path / "slow-to-begin.toml"
     profile = get_profile("kimi-k2-8xb200")
-    write_profile(path, replace(profile, frontend_latency_s=0.3, frontend_s=0.4, wakeup_s=0.5))
+    write_profile(path, replace(profile, frontend_latency_s=0.3, frontend_s=0.4, wakeup_s=0.5, arrival_s=0.25))
     begun: list[float | None] = []
     answered: list[float] = []
 
@@ -209,4 +209,4 @@ def test_a_profiles_front_end_and_wake_up_are_the_nodes(tmp_path: Path) -> None:
     in_virtual_time(NodeSettings(profile="kimi-k2-8xb200"), scenario)
 
     assert begun[0] == pytest.approx(1.7)
-    assert answered[0] - answered[1] == pytest.approx(0.3 + 0.4 + 0.5)
+    assert answered[0] - answered[1] == pytest.approx(0.3 + 0.4 + 0.5 + 0.25)
