@@ -30,6 +30,7 @@ from mockserver.engine.engine import Engine
 from mockserver.engine.request import Request
 from reports.calibrate import UNITS, Calibration, calibrate
 from reports.observations import SchedulerLimits
+from reports.resend import later_s
 from traces.record import CallRecord
 
 LIMITS = SchedulerLimits(max_num_batched_tokens=2048)
@@ -124,6 +125,8 @@ def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timin
         async_scheduling=LIMITS.is_async,
     )
     start = min(row["send_wall"] for row in rows) - 10
+    order = sorted(range(len(rows)), key=lambda number: float(rows[number]["send_wall"]))
+    waits_s = dict(zip(order, later_s([_call(rows[number]) for number in order]), strict=True))
 
     async def run(clock: VirtualClock) -> list[Timing]:
         def frontend_delay_s(num_prompt_tokens: int) -> float:
@@ -170,27 +173,11 @@ def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timin
 
         running = asyncio.create_task(driver.run())
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(send(number, row, wait_s))
-                for number, (row, wait_s) in enumerate(zip(rows, _later_s(rows), strict=True))
-            ]
+            tasks = [group.create_task(send(number, row, waits_s[number])) for number, row in enumerate(rows)]
         running.cancel()
         return [task.result() for task in tasks]
 
     return run_virtual(run)
-
-
-def _later_s(rows: list[dict[str, Any]]) -> list[float]:
-    """How much later each is sent than it was: those that found an idle server find one, however slow it is."""
-    found = [0.0] * len(rows)
-    busy_until, wait_s = 0.0, 0.0
-    for number in sorted(range(len(rows)), key=lambda number: float(rows[number]["send_wall"])):
-        row = rows[number]
-        if row["send_wall"] >= busy_until:
-            wait_s += _PRIME_S
-        found[number] = wait_s
-        busy_until = max(busy_until, row["send_wall"] + row["event_t_s"][-1])
-    return found
 
 
 _PRIME_S = 3600.0

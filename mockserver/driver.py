@@ -370,10 +370,8 @@ class _Group:
             return
         if not self.in_flight:
             self._held_up_s += extra_s
-        for place, joint in enumerate(self.in_flight):
-            for engine, step in joint:
-                step.starts_at += extra_s if place else 0.0
-                engine.stretch(step, step.ends_at + extra_s)
+        for engine in self.engines:
+            engine.hold_up([step for joint in self.in_flight for one, step in joint if one is engine], extra_s)
 
     def finish(self, joint: _JointStep) -> list[StepResult]:
         """What the steps brought."""

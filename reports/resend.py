@@ -39,9 +39,9 @@ def resend(
     ``calls`` are in the order in which they were sent. A request takes ``latency_s`` to the front end, which works
     ``work_s`` and ``per_prompt_token_s`` on it.
     """
-    later_s = _later_s(calls)
+    waits_s = later_s(calls)
     entrances = _entrances(
-        [call.sent_at + wait_s + latency_s for call, wait_s in zip(calls, later_s, strict=True)],
+        [call.sent_at + wait_s + latency_s for call, wait_s in zip(calls, waits_s, strict=True)],
         [work_s + per_prompt_token_s * (call.num_prompt_tokens or 1) for call in calls],
     )
     requests = [
@@ -69,12 +69,15 @@ def resend(
     _run(engine, deque(zip(entrances, requests, num_cached, strict=True)), wakeup_s, arrival_s)
     return [
         ((request.first_token_at or 0.0) - wait_s, (request.last_token_at or 0.0) - wait_s)
-        for request, wait_s in zip(requests, later_s, strict=True)
+        for request, wait_s in zip(requests, waits_s, strict=True)
     ]
 
 
-def _later_s(calls: Sequence[CallRecord]) -> list[float]:
-    """How much later each call is sent than it was: those that found an idle server find one, however slow it is."""
+def later_s(calls: Sequence[CallRecord]) -> list[float]:
+    """How much later each call is sent than it was: those that found an idle server find one, however slow it is.
+
+    ``calls`` are in the order in which they were sent.
+    """
     found: list[float] = []
     busy_until, wait_s = -np.inf, 0.0
     for call in calls:
@@ -124,11 +127,10 @@ def _run(engine: Engine, coming: deque[tuple[float, Request, int]], wakeup_s: fl
             if num_cached:
                 _put_into_cache(engine, request.path, num_cached)
             engine.add(request, enters_at)
-            if not in_flight:
+            if in_flight:
+                engine.hold_up(in_flight, arrival_s)
+            else:
                 held_up_s += arrival_s
-            for place, step in enumerate(in_flight):
-                step.starts_at += arrival_s if place else 0.0
-                engine.stretch(step, step.ends_at + arrival_s)
         if in_flight:
             step = in_flight.popleft()
             at = step.ends_at

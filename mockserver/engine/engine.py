@@ -9,7 +9,7 @@ before it ended by the model's own time, however late the process is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from mockserver.engine.batch import Batch
@@ -174,11 +174,15 @@ class Engine:
         return Step(batch, starts_at, ends_at)
 
     def stretch(self, step: Step, ends_at: float) -> None:
-        """Let a step end later, as it does where it waits for the slowest of several ranks.
-
-        Where it is not the last that has begun, the others are to be stretched after it.
-        """
+        """Let the last step begun end later, as it does where it waits for the slowest of several ranks."""
         step.ends_at = self._busy_until = ends_at
+
+    def hold_up(self, in_flight: Iterable[Step], extra_s: float) -> None:
+        """Let all steps that have begun, first come first, end ``extra_s`` later."""
+        for place, step in enumerate(in_flight):
+            if place:
+                step.starts_at += extra_s
+            self.stretch(step, step.ends_at + extra_s)
 
     def finish_step(self, step: Step) -> StepResult:
         """Hand out the step's tokens."""
