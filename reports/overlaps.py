@@ -112,14 +112,15 @@ def _observation(stretch: _Stretch, neighbours: _Neighbours, limits: SchedulerLi
             attention += (prompt**2 - cached**2) / 2
             before += context_before_chunks(cached, prompt, limits.max_num_batched_tokens)
     prefill = sum(num_tokens for _, num_tokens in prompts)
+    in_steps = _in_steps(prompts, together_s)
     budget = limits.max_num_batched_tokens
     padded = num_steps * padded_batch_size(max(1, round(seqs / num_steps)), GRAPH_CEILING)
     return Observation(
         duration_s=end - start,
         num_steps=max(num_steps, prefill / budget),
-        num_mixed_steps=max(_num_apart([at for at, _ in prompts], together_s), -(-prefill // budget)),
+        num_mixed_steps=max(len(in_steps), -(-prefill // budget)),
         num_prefill_tokens=prefill,
-        num_first_prefill_tokens=_first_tokens(prompts, together_s, budget),
+        num_first_prefill_tokens=sum(first_tokens(num_tokens, budget) for num_tokens in in_steps),
         prefill_attention=attention,
         num_prefill_context_tokens=before,
         num_decode_seqs=seqs,
@@ -130,22 +131,16 @@ def _observation(stretch: _Stretch, neighbours: _Neighbours, limits: SchedulerLi
     )
 
 
-def _first_tokens(prompts: Sequence[tuple[float, int]], together_s: float, budget: int) -> float:
-    """Prompt tokens among the first of their steps; prompts whose first tokens came together were in the same."""
-    found = 0.0
-    in_step, began_at = 0, float("-inf")
+def _in_steps(prompts: Sequence[tuple[float, int]], together_s: float) -> list[int]:
+    """Tokens of the prompts of each step, which are those whose first tokens came together."""
+    found: list[int] = []
+    before_at = float("-inf")
     for at, num_tokens in sorted(prompts):
-        if at - began_at > together_s:
-            found += first_tokens(in_step, budget)
-            in_step, began_at = 0, at
-        in_step += num_tokens
-    return found + first_tokens(in_step, budget)
-
-
-def _num_apart(instants: Sequence[float], together_s: float) -> int:
-    """How many steps first tokens came with."""
-    in_order = sorted(instants)
-    return bool(in_order) + sum(after - before > together_s for before, after in itertools.pairwise(in_order))
+        if at - before_at > together_s:
+            found.append(0)
+        found[-1] += num_tokens
+        before_at = at
+    return found
 
 
 def _context(call: CallRecord, first: float, last: float) -> float:
