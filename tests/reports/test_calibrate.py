@@ -14,6 +14,7 @@ from mockserver.profile_files import read_profile
 from reports.__main__ import main
 from reports.calibrate import Calibration, calibrate, calibrate_table
 from reports.observations import Observation, SchedulerLimits, merged
+from reports.overlaps import observe_overlaps
 from reports.probes import probes as list_of_probes
 from reports.steps import share_in_step, token_times
 from tests.reports.mock_records import Probe, in_turn, probes, records_of
@@ -270,6 +271,19 @@ def test_whole_answers_tell_what_prompts_cost_those_who_decode() -> None:
     assert found.fit["mixed_step_s"].value == pytest.approx(0.006, rel=0.3)
     assert found.fit["per_prefill_context_token_s"].value == pytest.approx(2e-6, rel=0.3)
     assert found.fit["per_prefill_token_s"].value == pytest.approx(3e-5, rel=0.2)
+
+
+@pytest.mark.parametrize(("apart_s", "num_steps", "num_first"), [(0.05, 2, 1024), (0.0, 1, 512)])
+def test_prompts_whose_first_tokens_come_together_shared_a_step(apart_s: float, num_steps: int, num_first: int) -> None:
+    """Two prompts of 600 tokens, apart or together, while another gets a long answer."""
+    cost = FittedCost(floor_s=0.01, per_prefill_token_s=1e-5)
+    decoding = Probe(at=1.0, num_prompt_tokens=64, num_output_tokens=100)
+    coming = [Probe(at=1.37 + apart_s * number, num_prompt_tokens=600, num_output_tokens=1) for number in range(2)]
+
+    found = observe_overlaps(records_of([decoding, *coming], cost), LIMITS)
+
+    assert sum(one.num_mixed_steps for one in found) == num_steps
+    assert sum(one.num_first_prefill_tokens for one in found if not one.num_requests) == num_first
 
 
 def test_what_arrivals_hold_up_is_no_cost_of_steps() -> None:
