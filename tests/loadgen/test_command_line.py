@@ -18,6 +18,7 @@ from loadgen.commands import main
 from loadgen.config import Settings
 from loadgen.transports.inprocess import Machine, build_machine
 from mockserver.clock import Clock
+from tests.loadgen.running import wait_for_calls
 from traces.jsonl import read_run
 
 SMALL = ("--num-tasks", "3", "--no-live")
@@ -120,10 +121,7 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    calls = directory / "calls.jsonl"
-    while not (calls.exists() and calls.stat().st_size) and running.poll() is None:
-        with pytest.raises(subprocess.TimeoutExpired):
-            running.wait(timeout=0.1)
+    wait_for_calls(running, directory)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
 

@@ -20,6 +20,7 @@ from loadgen.call import Call, Completion
 from loadgen.commands import main
 from loadgen.reachable import CheckedTransport
 from loadgen.target import TargetError
+from tests.loadgen.running import wait_for_calls
 from tests.loadgen.stores.servers import free_port
 from tests.loadgen.test_resume import of_the_client, write_workload
 from tests.loadgen.transports.test_http import make_call
@@ -79,9 +80,7 @@ def test_a_server_that_goes_stops_the_run_and_it_goes_on_when_there_is_one_again
     command = [*LOADGEN, "run", "--workload", workload, "--no-live", "--base-url", url, "--out", str(directory)]
     with mock_server(port, tmp_path / "log") as server:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while not (directory / "calls.jsonl").exists() or len(read_run(directory).calls) < 10:
-            assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.02)
+        wait_for_calls(process, directory, num_calls=10)
         server.kill()
         _, err = process.communicate(timeout=60)
 

@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from loadgen.commands import main
+from tests.loadgen.running import wait_for_calls
 from tests.loadgen.stores.servers import free_port
 from tests.loadgen.test_resume import without_times, write_workload
 from traces.jsonl import read_run
@@ -84,10 +84,7 @@ def test_a_worker_that_is_lost_is_told_what_it_recorded_is_kept_and_the_rest_can
     options = [*common, "--workers", "2", "--ray", address, "--out", str(directory)]
     command = [sys.executable, "-m", "loadgen", "run", "--no-live", *options]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-    calls = directory / "worker-1" / "calls.jsonl"
-    while not (calls.exists() and calls.stat().st_size):
-        assert running.poll() is None, running.communicate()[1]
-        time.sleep(0.05)
+    wait_for_calls(running, directory / "worker-1")
 
     os.kill(worker_under(keeper, number=1), signal.SIGKILL)
     out, err = running.communicate(timeout=100)

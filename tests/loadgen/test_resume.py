@@ -19,6 +19,7 @@ import pytest
 
 from loadgen.commands import main
 from tests.loadgen.fakes import make_call, make_task
+from tests.loadgen.running import wait_for_calls
 from tests.loadgen.stores.servers import free_port
 from traces.jsonl import Run, RunLock, TraceError, read_run, rewrite_records, write_trajectories
 from traces.trajectory import Turn
@@ -267,14 +268,14 @@ def test_workers_whose_employer_was_killed_stop_and_are_resumed(tmp_path: Path, 
     assert main([*common, "--out", str(tmp_path / "one")]) in (0, 1)
     directory = tmp_path / "two"
     command = [sys.executable, "-m", "loadgen", *common, "--workers", "2", "--out", str(directory)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    calls = [directory / f"worker-{number}" / "calls.jsonl" for number in range(2)]
-    while not all(path.exists() and path.stat().st_size for path in calls):
-        time.sleep(0.02)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+    workers = [directory / f"worker-{number}" for number in range(2)]
+    for worker in workers:
+        wait_for_calls(process, worker)
     process.kill()
     process.wait()
-    locks = [wait_for_lock(path.parent) for path in calls]
-    killed_at = [len(read_run(path.parent).calls) for path in calls]
+    locks = [wait_for_lock(worker) for worker in workers]
+    killed_at = [len(read_run(worker).calls) for worker in workers]
     for lock in locks:
         lock.close()
 

@@ -13,6 +13,7 @@ import pytest
 
 from loadgen.commands import main
 from loadgen.shard import Shard
+from tests.loadgen.running import wait_for_calls
 from tests.loadgen.test_own_mock import facts, write_workload
 from traces.jsonl import read_run
 
@@ -58,10 +59,7 @@ def test_a_worker_that_is_killed_is_told_and_its_records_are_kept(tmp_path: Path
         stderr=subprocess.PIPE,
         text=True,
     )
-    calls = directory / "worker-1" / "calls.jsonl"
-    while not (calls.exists() and calls.stat().st_size) and running.poll() is None:
-        with pytest.raises(subprocess.TimeoutExpired):
-            running.wait(timeout=0.1)
+    wait_for_calls(running, directory / "worker-1")
 
     os.kill(_worker_of(running.pid, directory / "worker-1"), signal.SIGKILL)
     running.send_signal(signal.SIGINT)  # the other worker need not go on for the test

@@ -17,6 +17,7 @@ import pytest
 from loadgen.commands import main
 from loadgen.config import Settings
 from loadgen.twin import virtual_twin
+from tests.loadgen.running import wait_for_calls
 from tests.loadgen.stores.servers import Server, free_port, postgres_server, redis_server
 from traces.jsonl import Run, read_run
 
@@ -62,15 +63,6 @@ def running(directory: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
         if process.poll() is None:
             process.kill()
             process.communicate()
-
-
-def wait_for_calls(process: subprocess.Popen[str], directory: Path, num_calls: int) -> None:
-    deadline = time.monotonic() + 60
-    calls = directory / "calls.jsonl"
-    while not calls.exists() or calls.read_bytes().count(b"\n") < num_calls:
-        assert process.poll() is None, process.communicate()[1]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def what_was_done(run: Run) -> dict[str, Any]:
