@@ -1,10 +1,13 @@
 """How well a calibrated mock predicts a real vLLM: fit one half of recorded timings, predict the other half.
 
-    python -m benchmarks.accuracy FOLDER [--less-waits]
+    python -m benchmarks.accuracy FOLDER [SEED]
 
-FOLDER holds rows.jsonl, one request of a real server a line.
-The recording says how long the server's worker waited for a processor that others used; ``--less-waits`` takes that
-share out of the times of requests that were alone, which leaves what a machine of its own would have shown.
+FOLDER holds rows.jsonl, one request of a real server a line. The server was started anew for each of several
+recordings, hours apart on a shared machine, so each is fitted by itself, as a run of a live server is; the errors are
+of the requests of all. Groups were sent by a client that keeps so many requests in flight: the mock's get theirs when
+one has ended there, as the real server's did.
+
+Without SEED the halves are every other request; with one they are drawn.
 
 Each error stands beside the floor: what the same requests differ by when the real server answers them again; and
 beside what the median of the fitted half's answers to the very same request would have predicted.
@@ -14,11 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,6 +39,7 @@ from traces.record import CallRecord
 
 LIMITS = SchedulerLimits(max_num_batched_tokens=2048)
 BLOCK_SIZE = 32
+_SEED_PLACE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,22 +52,37 @@ class Timing:
 
 
 def main() -> int:
-    """Print the fit and the table of errors."""
-    rows = [json.loads(line) for line in (Path(sys.argv[1]) / "rows.jsonl").read_text().splitlines()]
-    rows = [row for row in rows if "ttft_s" in row and row["exp"] != "warmup"]
-    if "--less-waits" in sys.argv[2:]:
-        rows = [_less_waits(row) for row in rows if row["conc"] == 1]
-    halves = _halves(rows)
+    """Print the fits and the table of errors."""
+    rows = _recorded(Path(sys.argv[1]) / "rows.jsonl")
+    halves = _halves(rows) if len(sys.argv) <= _SEED_PLACE else _drawn_halves(rows, sys.argv[_SEED_PLACE])
     for fitted, predicted in ((0, 1), (1, 0)):
-        calibration = calibrate([[_call(row) for row in halves[fitted]]], LIMITS)
-        print(f"fitted to half {'AB'[fitted]}, {len(halves[fitted])} requests:")
-        for one in calibration.fit.coefficients:
-            scale, unit = UNITS[one.name]
-            print(f"  {one.name:28s} {one.value * scale:9.4g} ({one.low * scale:.4g} to {one.high * scale:.4g}) {unit}")
-        _print_errors(halves[predicted], calibration)
-        _print_best(halves[fitted], halves[predicted])
-    _print_floor(*halves)
+        pairs: list[tuple[dict[str, Any], Timing]] = []
+        for recording in sorted({row["recording"] for row in rows}):
+            of_it = [[row for row in half if row["recording"] == recording] for half in halves]
+            calibration = calibrate([[_call(row) for row in of_it[fitted]]], LIMITS)
+            print(f"recording {recording + 1} fitted to half {'AB'[fitted]}, {len(of_it[fitted])} requests:")
+            for one in calibration.fit.coefficients:
+                scale, unit = UNITS[one.name]
+                value, low, high = (number * scale for number in (one.value, one.low, one.high))
+                print(f"  {one.name:28s} {value:9.4g} ({low:.4g} to {high:.4g}) {unit}")
+            pairs += zip(of_it[predicted], _predict(of_it[predicted], calibration), strict=True)
+        print(f"half {'AB'[predicted]} from half {'AB'[fitted]}:")
+        _print_errors("mock", [(_kind(row), _timing(row), timing) for row, timing in pairs])
+        _print_errors("median of the same request", _medians(halves[fitted], halves[predicted]))
+    print("the real server against itself:")
+    _print_errors("half B", _again(*halves))
     return 0
+
+
+def _recorded(path: Path) -> list[dict[str, Any]]:
+    """The requests that were answered, each with the number of its recording: the server was warmed up for each."""
+    rows = [row for line in path.read_text().splitlines() if "ttft_s" in (row := json.loads(line))]
+    recording, is_warm = -1, True
+    for row in sorted(rows, key=lambda row: float(row["send_wall"])):
+        recording += is_warm and row["exp"] == "warmup"
+        is_warm = row["exp"] != "warmup"
+        row["recording"] = recording
+    return [row for row in rows if row["exp"] != "warmup"]
 
 
 def _halves(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -71,7 +91,7 @@ def _halves(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict
     halves: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
     for row in rows:
         if row["conc"] == 1:
-            kind = _kind(row)
+            kind = _kind(row)[1:]
             halves[seen[kind] % 2].append(row)
             seen[kind] += 1
         else:
@@ -79,14 +99,34 @@ def _halves(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict
     return halves
 
 
-def _less_waits(row: dict[str, Any]) -> dict[str, Any]:
-    waited_s = row["worker_runq_wait_s"] + row.get("api_engine_runq_wait_s", 0.0)
-    share = max(0.1, 1 - waited_s / row["end_s"])
-    return row | {"ttft_s": row["ttft_s"] * share, "event_t_s": [at * share for at in row["event_t_s"]]}
+def _drawn_halves(rows: list[dict[str, Any]], seed: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Half of a kind's requests of each recording; of those sent in groups, one or the other repetition."""
+    draw = random.Random(seed)
+    alone, grouped = ([row for row in rows if (row["conc"] == 1) == is_alone] for is_alone in (True, False))
+    next_half: dict[object, int] = defaultdict(lambda: draw.randrange(2))
+    halves: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
+    for row in draw.sample(alone, len(alone)):
+        halves[next_half[_kind(row)]].append(row)
+        next_half[_kind(row)] ^= 1
+    for row in grouped:
+        halves[next_half[row["exp"], row["conc"]] ^ row["rep"] % 2].append(row)
+    return halves
 
 
-def _kind(row: dict[str, Any]) -> tuple[object, ...]:
-    return (row["exp"], row["conc"], row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])
+class _Kind(NamedTuple):
+    """What the same requests have in common."""
+
+    recording: int
+    experiment: str
+    concurrency: int
+    num_prompt_tokens: int
+    num_cached_tokens: int
+    num_output_tokens: int
+
+
+def _kind(row: dict[str, Any]) -> _Kind:
+    numbers = (row["prompt_tokens"], row["cached_tokens"], row["completion_tokens"])
+    return _Kind(row["recording"], row["exp"], row["conc"], *numbers)
 
 
 def _call(row: dict[str, Any]) -> CallRecord:
@@ -116,6 +156,24 @@ def _timing(row: dict[str, Any]) -> Timing:
     return Timing(ttft_s=row["ttft_s"], e2e_s=e2e_s, tpot_s=(e2e_s - row["ttft_s"]) / gaps if gaps else None)
 
 
+def _group(row: dict[str, Any]) -> tuple[object, ...]:
+    """Requests of one group were sent by one client, ``conc`` of them at a time."""
+    return (row["exp"], row["conc"], row.get("rep"), row["send_wall"] if row["conc"] == 1 else None)
+
+
+def _follows_s(rows: list[dict[str, Any]]) -> dict[int, float]:
+    """Of each request (by its place) that waited for another of its group to end: how long after that it was sent."""
+    groups: dict[object, list[int]] = defaultdict(list)
+    for number in sorted(range(len(rows)), key=lambda number: float(rows[number]["send_wall"])):
+        groups[_group(rows[number])].append(number)
+    found: dict[int, float] = {}
+    for group in groups.values():
+        later = group[rows[group[0]]["conc"] :]
+        ends = sorted(rows[number]["send_wall"] + rows[number]["event_t_s"][-1] for number in group)
+        found |= {number: rows[number]["send_wall"] - ended for number, ended in zip(later, ends, strict=False)}
+    return found
+
+
 def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timing]:
     """The same requests at the same instants on a mock with the fitted cost."""
     config = EngineConfig(
@@ -128,7 +186,11 @@ def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timin
     order = sorted(range(len(rows)), key=lambda number: float(rows[number]["send_wall"]))
     waits_s = dict(zip(order, later_s([_call(rows[number]) for number in order]), strict=True))
 
+    follows_s = _follows_s(rows)
+
     async def run(clock: VirtualClock) -> list[Timing]:
+        ended: dict[object, asyncio.Queue[None]] = defaultdict(asyncio.Queue)
+
         def frontend_delay_s(num_prompt_tokens: int) -> float:
             return 0.0 if clock.now() < _PRIME_S else calibration.frontend_delay_s(num_prompt_tokens)
 
@@ -142,7 +204,6 @@ def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timin
         )
 
         async def send(number: int, row: dict[str, Any], wait_s: float) -> Timing:
-            sent_at = row["send_wall"] - start + wait_s
             num_cached_blocks = row["cached_tokens"] // BLOCK_SIZE
             num_blocks = (row["prompt_tokens"] + row["completion_tokens"]) // BLOCK_SIZE
             path: BlockPath = (ChainRun(2 * number, 0, num_cached_blocks),) if num_cached_blocks else ()
@@ -156,26 +217,32 @@ def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timin
                 await driver.submit(prime).wait()
             if num_blocks > num_cached_blocks:
                 path += (ChainRun(2 * number + 1, num_cached_blocks, num_blocks),)
-            await clock.sleep_until(sent_at + _PRIME_S)
+            if number in follows_s:
+                await ended[_group(row)].get()
+                await clock.sleep_until(clock.now() + follows_s[number])
+            else:
+                await clock.sleep_until(row["send_wall"] - start + wait_s + _PRIME_S)
             request = Request(
                 request_id=str(number),
                 num_prompt_tokens=row["prompt_tokens"],
                 num_output_tokens=row["completion_tokens"],
                 path=path,
             )
+            sent_at = clock.now()
             generation = driver.submit(request)
             await generation.wait()
+            ended[_group(row)].put_nowait(None)
             assert generation.first_token_at is not None
             assert generation.last_token_at is not None
-            first, last = (at - _PRIME_S - sent_at for at in (generation.first_token_at, generation.last_token_at))
+            first, last = (at - sent_at for at in (generation.first_token_at, generation.last_token_at))
             gaps = row["completion_tokens"] - 1
             return Timing(ttft_s=first, e2e_s=last, tpot_s=(last - first) / gaps if gaps else None)
 
         running = asyncio.create_task(driver.run())
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(send(number, row, waits_s[number])) for number, row in enumerate(rows)]
+            tasks = {number: group.create_task(send(number, rows[number], waits_s[number])) for number in order}
         running.cancel()
-        return [task.result() for task in tasks]
+        return [tasks[number].result() for number in range(len(rows))]
 
     return run_virtual(run)
 
@@ -184,28 +251,31 @@ _PRIME_S = 3600.0
 """The mock's cache is filled in an hour of simulated time before the first request."""
 
 
-def _print_errors(rows: list[dict[str, Any]], calibration: Calibration) -> None:
-    predicted = _predict(rows, calibration)
-    pairs = [(_timing(row), timing) for row, timing in zip(rows, predicted, strict=True)]
-    for name, is_alone in (("alone", True), ("in groups", False)):
-        kept = [pair for row, pair in zip(rows, pairs, strict=True) if (row["conc"] == 1) == is_alone]
+def _print_errors(name: str, pairs: list[tuple[_Kind, Timing, Timing]]) -> None:
+    """``pairs``: what the real server took, and what was predicted."""
+    for where, is_alone in (("alone", True), ("in groups", False)):
+        kept = [(real, other) for kind, real, other in pairs if (kind.concurrency == 1) == is_alone]
         if kept:
-            print(f"  predicting the other half, {len(kept)} requests {name}: {_errors(kept)}")
+            print(f"  {name}, {len(kept)} requests {where}: {_errors(kept)}")
 
 
-def _print_best(fitted: list[dict[str, Any]], predicted: list[dict[str, Any]]) -> None:
+def _medians(fitted: list[dict[str, Any]], predicted: list[dict[str, Any]]) -> list[tuple[_Kind, Timing, Timing]]:
     """A reference that knows no model: the median answer to the very same requests in the other half."""
-    by_kind: dict[object, list[Timing]] = defaultdict(list)
-    for row in fitted:
+    by_kind = _by_kind(fitted)
+    return [(_kind(row), _timing(row), _median(by_kind[_kind(row)])) for row in predicted if by_kind[_kind(row)]]
+
+
+def _again(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> list[tuple[_Kind, Timing, Timing]]:
+    """The same requests of the same recording, each with one of the other half."""
+    by_kind = _by_kind(other)
+    return [(_kind(row), _timing(row), by_kind[_kind(row)].pop(0)) for row in one if by_kind[_kind(row)]]
+
+
+def _by_kind(rows: list[dict[str, Any]]) -> dict[_Kind, list[Timing]]:
+    by_kind: dict[_Kind, list[Timing]] = defaultdict(list)
+    for row in rows:
         by_kind[_kind(row)].append(_timing(row))
-    for name, is_alone in (("alone", True), ("in groups", False)):
-        pairs = [
-            (_timing(row), _median(by_kind[_kind(row)]))
-            for row in predicted
-            if (row["conc"] == 1) == is_alone and by_kind[_kind(row)]
-        ]
-        if pairs:
-            print(f"  the other half's median of the same request, {len(pairs)} requests {name}: {_errors(pairs)}")
+    return by_kind
 
 
 def _median(timings: list[Timing]) -> Timing:
@@ -215,19 +285,6 @@ def _median(timings: list[Timing]) -> Timing:
         e2e_s=float(np.median([one.e2e_s for one in timings])),
         tpot_s=float(np.median(tpots)) if tpots else None,
     )
-
-
-def _print_floor(one: list[dict[str, Any]], other: list[dict[str, Any]]) -> None:
-    by_kind: dict[object, list[Timing]] = defaultdict(list)
-    for row in other:
-        by_kind[_kind(row)].append(_timing(row))
-    pairs: dict[bool, list[tuple[Timing, Timing]]] = {True: [], False: []}
-    for row in one:
-        if by_kind[_kind(row)]:
-            pairs[row["conc"] == 1].append((_timing(row), by_kind[_kind(row)].pop(0)))
-    for name, is_alone in (("alone", True), ("in groups", False)):
-        if pairs[is_alone]:
-            print(f"the real server against itself, {len(pairs[is_alone])} requests {name}: {_errors(pairs[is_alone])}")
 
 
 def _errors(pairs: list[tuple[Timing, Timing]]) -> str:

@@ -68,6 +68,8 @@ def first_tokens(num_tokens: float, budget: int) -> float:
 
 _MERGED = 16
 _JITTER_SHARE = 0.01
+_LEAST_SHARE = 0.1
+"""Of a mean: what is shorter was no step, but came late together with the one before."""
 
 
 def merged(observations: Sequence[Observation]) -> list[Observation]:
@@ -77,7 +79,7 @@ def merged(observations: Sequence[Observation]) -> list[Observation]:
     as costs add up, a sum of steps says as much as each of them. Stretches end where the server was idle.
     """
     steps = [one.duration_s for one in observations if not one.num_requests]
-    usual_s = statistics.median(steps) if steps else 0.0
+    usual_s = usual(steps)
     num_odd = sum(duration_s < 0.2 * usual_s for duration_s in steps)
     if num_odd <= _JITTER_SHARE * len(steps):
         return list(observations)
@@ -85,17 +87,25 @@ def merged(observations: Sequence[Observation]) -> list[Observation]:
     stretch: list[Observation] = []
     for one in observations:
         if one.num_requests:
-            found += [_sum(stretch)] if stretch else []
+            found += [total(stretch)] if stretch else []
             found.append(one)
             stretch = []
             continue
         stretch.append(one)
         if len(stretch) == _MERGED:
-            found.append(_sum(stretch))
+            found.append(total(stretch))
             stretch = []
-    return [*found, *([_sum(stretch)] if stretch else [])]
+    return [*found, *([total(stretch)] if stretch else [])]
 
 
-def _sum(stretch: Sequence[Observation]) -> Observation:
+def usual(durations_s: Sequence[float]) -> float:
+    """Their median but for those next to nothing, which are most where a client was held up; 0 where there are none."""
+    least_s = _LEAST_SHARE * statistics.fmean(durations_s) if durations_s else 0.0
+    kept = [duration_s for duration_s in durations_s if duration_s >= least_s]
+    return statistics.median(kept) if kept else 0.0
+
+
+def total(stretch: Sequence[Observation]) -> Observation:
+    """One observation of all that was done in those that follow each other."""
     names = [field.name for field in fields(Observation) if field.name != "at"]
     return Observation(**{name: sum(getattr(one, name) for one in stretch) for name in names}, at=stretch[-1].at)

@@ -21,6 +21,8 @@ from reports.observations import (
     context_before_chunks,
     first_tokens,
     merged,
+    total,
+    usual,
 )
 from reports.spans import first_token, tokens_at
 from reports.steps import observe_steps, token_times
@@ -28,6 +30,8 @@ from traces.record import CallRecord
 
 _STRETCH = 16
 """Steps: enough for chunks that come late to make little difference."""
+_AT_ONCE_SHARE = 0.1
+"""Of a usual call's step: an answer whose tokens are closer was held back on its way, and tells its end alone."""
 _SAME_STEP_SHARE = 0.9
 """Tokens closer than this part of a usual step came with the same one: the next takes a step at least."""
 
@@ -35,17 +39,30 @@ _SAME_STEP_SHARE = 0.9
 def observe_overlaps(calls: Sequence[CallRecord], limits: SchedulerLimits) -> list[Observation]:
     """The decode of every call that met others, the prefill where the server was idle, the steps of those alone."""
     neighbours = _Neighbours(calls)
+    at_once_s = _AT_ONCE_SHARE * usual([step_s for call in calls if (step_s := _mean_step_s(call)) is not None])
     found: list[Observation] = []
     for call in calls:
         first, last = tokens_at(call)
+        step_s = _mean_step_s(call)
+        came_at_once = step_s is not None and step_s < at_once_s
         if not any(True for _ in neighbours.between(call.sent_at, last, call)):
-            found += merged(observe_steps([call], limits))  # alone, its own tokens are its steps
+            steps = observe_steps([call], limits)  # alone, its own tokens are its steps
+            found += [total(steps)] if came_at_once else merged(steps)
+            continue
+        if came_at_once:
             continue
         if first > call.sent_at and not any(True for _ in neighbours.between(call.sent_at, first, call)):
             found.append(first_token(call, limits))
         if (call.num_output_tokens or 0) > 1 and last > first:
             found += _decode(call, neighbours, limits)
     return sorted(found, key=lambda one: one.at)
+
+
+def _mean_step_s(call: CallRecord) -> float | None:
+    """The mean time between the call's tokens; None with one token."""
+    first, last = tokens_at(call)
+    num_steps = (call.num_output_tokens or 0) - 1
+    return (last - first) / num_steps if num_steps > 0 else None
 
 
 class _Neighbours:

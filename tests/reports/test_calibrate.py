@@ -203,6 +203,35 @@ def test_jitter_is_averaged_out_and_exact_steps_stay_single() -> None:
     assert [one.duration_s for one in merged(jittery)] == pytest.approx([0.16] * 4)
 
 
+def test_jitter_is_averaged_out_where_most_tokens_come_with_the_one_before() -> None:
+    """A client that is held up reads five steps' tokens at once: four of five gaps are nothing."""
+    held_up = [Observation(duration_s=0.00001 if k % 5 else 0.05, num_steps=1) for k in range(80)]
+
+    found = merged(held_up)
+
+    assert [one.num_steps for one in found] == [16] * 5
+    assert sum(one.duration_s for one in found) == pytest.approx(16 * 0.05 + 64 * 0.00001)
+
+
+def test_an_answer_that_came_at_once_counts_as_a_whole() -> None:
+    """Held back until its end, it tells nothing of single steps, nor of its first token."""
+    cost = FittedCost(floor_s=0.01, per_prefill_token_s=1e-5)
+    sent = [Probe(at=number, num_prompt_tokens=500, num_output_tokens=32) for number in range(1, 5)]
+    *usual, held_back = records_of(sent, cost)
+    end = held_back.last_token_at
+    assert end is not None
+    times = tuple(end - 0.00001 * (31 - place) for place in range(32))
+    held_back = replace(held_back, chunk_at=times, first_token_at=times[0], last_token_at=times[-1])
+
+    found = [one for one in observe_overlaps([*usual, held_back], LIMITS) if one.at > held_back.sent_at]
+
+    assert [one.num_steps for one in found] == [32]
+    assert found[0].duration_s == pytest.approx(end - held_back.sent_at)
+    assert found[0].num_requests == 1
+    assert found[0].num_prefill_tokens == 500
+    assert found[0].num_decode_seqs == 31
+
+
 def test_a_table_of_measured_steps_is_fitted(tmp_path: Path) -> None:
     cost = FittedCost(
         floor_s=0.005, per_prefill_token_s=2e-5, per_decode_seq_s=1e-4, per_decode_context_token_s=1e-8, graph_ceiling=0
