@@ -3,7 +3,10 @@
     python -m benchmarks.live_accuracy --base-url http://127.0.0.1:8000 --max-num-batched-tokens 2048 --out DIR
 
 Sends the probes of a calibration twice, in turns, and a load of agents twice, each agent a growing conversation with
-waits for tools between its calls. The first half of the probes is fitted; the other half and both loads are predicted.
+waits for tools between its calls; the second time each call at the instant of the first. The first half of the probes
+is fitted; the other half and both loads are predicted, each call sent to the mock when the server got it. Agents left
+to themselves are predicted, too: there a call goes out when the mock has answered the one before, so that soon other
+calls are there at the same time than were on the server.
 Beside each error stands the floor: what the real server's two answers to the same requests differ by.
 """
 
@@ -78,8 +81,10 @@ def main() -> int:
     for name, (first, second) in measured.items():
         if name == "agents":
             predicted = _predict(loads[name], first, calibration, options.block_size)
+            print(f"{name}: mock, left to itself, against the first run: {_errors(first, predicted)}")
+            predicted = _predict(_as_sent(loads[name], first), first, calibration, options.block_size)
             print(f"{name}: mock against the first run: {_errors(first, predicted)}")
-        predicted = _predict(loads[name], second, calibration, options.block_size)
+        predicted = _predict(_as_sent(loads[name], second), second, calibration, options.block_size)
         print(f"{name}: mock against the second run: {_errors(second, predicted)}")
         print(f"{name}: the server's two runs: {_errors(first, _timings(second))}")
     return 0
@@ -111,6 +116,17 @@ def _group_of_agents(seed: str, num_tasks: int, num_calls: int) -> list[Chain]:
     return chains
 
 
+def _as_sent(groups: list[list[Chain]], calls: Sequence[CallRecord]) -> list[list[Chain]]:
+    """The same calls, each a chain of its own that waits as long as that call did from the start of its group."""
+    found: list[list[Chain]] = []
+    coming = iter(calls)
+    for group in groups:
+        pairs = [(probe, next(coming).sent_at) for chain in group for probe, _ in chain]
+        began_at = min(sent_at for _, sent_at in pairs)
+        found.append([[(probe, sent_at - began_at)] for probe, sent_at in pairs])
+    return found
+
+
 async def _measure(
     loads: dict[str, list[list[Chain]]], base_url: str, *, seed: str
 ) -> dict[str, list[list[CallRecord]]]:
@@ -124,7 +140,9 @@ async def _measure(
         found: dict[str, list[list[CallRecord]]] = {name: [[], []] for name in loads}
         for name, repeat, group in _in_turns(loads):
             records = found[name][repeat]
-            records += await _send(group, prober, clock, f"{seed} {name} {repeat} ", len(records))
+            again = name == "agents" and repeat == 1
+            [sent] = _as_sent([group], found[name][0][len(records) :]) if again else [group]
+            records += await _send(sent, prober, clock, f"{seed} {name} {repeat} ", len(records))
             await clock.sleep_until(clock.now() + _BETWEEN_S)
         return found
 
@@ -132,14 +150,14 @@ async def _measure(
 def _in_turns(loads: dict[str, list[list[Chain]]]) -> Iterator[tuple[str, int, list[Chain]]]:
     """Everything twice: a machine that gets slower meanwhile shall not be taken for a server that differs.
 
-    Each group is sent for the one half and soon after for the other, in turns which comes first; the agents are spread
-    over the time that the probes take.
+    Each group is sent for the one half and soon after for the other, of probes in turns which comes first; the agents
+    are spread over the time that the probes take.
     """
     probes, agents = loads["probes"], loads["agents"]
     in_turns = [(name, group, number) for name, groups in loads.items() for number, group in enumerate(groups)]
     in_turns.sort(key=lambda turn: (turn[2] + 0.5) / (len(probes) if turn[0] == "probes" else len(agents)))
     for name, group, number in in_turns:
-        for repeat in (0, 1) if number % 2 else (1, 0):
+        for repeat in (0, 1) if number % 2 or name == "agents" else (1, 0):
             yield name, repeat, group
 
 
