@@ -2,12 +2,15 @@
 
     python -m benchmarks.live_accuracy --base-url http://127.0.0.1:8000 --max-num-batched-tokens 2048 --out DIR
 
-Sends the probes of a calibration twice, in turns, and a load of agents twice, each agent a growing conversation with
-waits for tools between its calls; the second time each call at the instant of the first. The first half of the probes
-is fitted; the other half and both loads are predicted, each call sent to the mock when the server got it. Agents left
-to themselves are predicted, too: there a call goes out when the mock has answered the one before, so that soon other
-calls are there at the same time than were on the server.
-Beside each error stands the floor: what the real server's two answers to the same requests differ by.
+Sends the probes of a calibration and a load of agents three times: each group twice in turn, and once more half the
+measurement later. An agent is a growing conversation with waits for tools between its calls; after the first time each
+of its calls is sent at the instant of the first. The first answers to the probes are fitted; the others and the agents
+are predicted, each call sent to the mock when the server got it. Agents left to themselves are predicted, too: there a
+call goes out when the mock has answered the one before, so that soon other calls are there at the same time than were
+on the server.
+Beside each error stand the floors: what the real server's answers to the same requests differ by, one soon after the
+other and half the measurement apart; and, of probes, what the medians of the fitted answers to the same request err by,
+which is as good as a server without a memory of the time can be predicted.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import orjson
@@ -38,6 +42,7 @@ from traces.record import CallRecord
 
 Chain = list[tuple[Probe, float]]
 """Calls that follow each other, each with the wait before it."""
+_NUM_RUNS = 3
 _BETWEEN_S = 0.01
 _TOOL_S = 0.1
 """Tools take so long, in the mean."""
@@ -78,15 +83,21 @@ def main() -> int:
         f"of frontend_s, {shares.work:.1%} is work that the next request waits for, {shares.wakeup:.1%} a wake-up,"
         f" {shares.arrival:.1%} holds others up"
     )
-    for name, (first, second) in measured.items():
+    for name, runs in measured.items():
         if name == "agents":
-            predicted = _predict(loads[name], first, calibration, options.block_size)
-            print(f"{name}: mock, left to itself, against the first run: {_errors(first, predicted)}")
-            predicted = _predict(_as_sent(loads[name], first), first, calibration, options.block_size)
-            print(f"{name}: mock against the first run: {_errors(first, predicted)}")
-        predicted = _predict(_as_sent(loads[name], second), second, calibration, options.block_size)
-        print(f"{name}: mock against the second run: {_errors(second, predicted)}")
-        print(f"{name}: the server's two runs: {_errors(first, _timings(second))}")
+            predicted = _predict(loads[name], runs[0], calibration, options.block_size)
+            print(f"{name}: mock, left to itself, against run 1: {_errors(runs[0], predicted)}")
+        for number in range(0 if name == "agents" else 1, _NUM_RUNS):
+            calls = runs[number]
+            predicted = _predict(_as_sent(loads[name], calls), calls, calibration, options.block_size)
+            print(f"{name}: mock against run {number + 1}: {_errors(calls, predicted)}")
+            if name == "probes" and options.repeats > 1:
+                known = _errors(calls, _medians(runs[0], options.repeats))
+                print(f"{name}: medians of run 1 against run {number + 1}: {known}")
+        print(f"{name}: the server's runs 1 and 2, soon after each other: {_errors(runs[0], _timings(runs[1]))}")
+        for number in (0, 1):
+            apart = _errors(runs[number], _timings(runs[2]))
+            print(f"{name}: the server's runs {number + 1} and 3, half the measurement apart: {apart}")
     return 0
 
 
@@ -137,28 +148,37 @@ async def _measure(
         prober = Prober(session, base_url, model, clock)
         await prober.learn()
         clock.start()
-        found: dict[str, list[list[CallRecord]]] = {name: [[], []] for name in loads}
-        for name, repeat, group in _in_turns(loads):
-            records = found[name][repeat]
-            again = name == "agents" and repeat == 1
+        found: dict[str, list[list[CallRecord]]] = {name: [[] for _ in range(_NUM_RUNS)] for name in loads}
+        for name, number, group in _in_turns(loads):
+            records = found[name][number]
+            again = name == "agents" and number > 0
             [sent] = _as_sent([group], found[name][0][len(records) :]) if again else [group]
-            records += await _send(sent, prober, clock, f"{seed} {name} {repeat} ", len(records))
+            records += await _send(sent, prober, clock, f"{seed} {name} {number} ", len(records))
             await clock.sleep_until(clock.now() + _BETWEEN_S)
         return found
 
 
 def _in_turns(loads: dict[str, list[list[Chain]]]) -> Iterator[tuple[str, int, list[Chain]]]:
-    """Everything twice: a machine that gets slower meanwhile shall not be taken for a server that differs.
+    """Which run each group is sent for next: a machine that gets slower meanwhile shall be told from a server that
+    differs.
 
-    Each group is sent for the one half and soon after for the other, of probes in turns which comes first; the agents
-    are spread over the time that the probes take.
+    Each group is sent for the first run and soon after for the second, of probes in turns which comes first, and for
+    the third half the measurement later; the agents are spread over the time that the probes take.
     """
-    probes, agents = loads["probes"], loads["agents"]
-    in_turns = [(name, group, number) for name, groups in loads.items() for number, group in enumerate(groups)]
-    in_turns.sort(key=lambda turn: (turn[2] + 0.5) / (len(probes) if turn[0] == "probes" else len(agents)))
-    for name, group, number in in_turns:
-        for repeat in (0, 1) if number % 2 or name == "agents" else (1, 0):
-            yield name, repeat, group
+    turns = [
+        (name, group, (place + 0.5) / len(groups))
+        for name, groups in loads.items()
+        for place, group in enumerate(groups)
+    ]
+    turns.sort(key=lambda turn: turn[2])
+    for place, (name, group, _) in enumerate(turns):
+        for number in (0, 1) if place % 2 or name == "agents" else (1, 0):
+            yield name, number, group
+        if place >= len(turns) // 2:
+            earlier = turns[place - len(turns) // 2]
+            yield earlier[0], 2, earlier[1]
+    for name, group, _ in turns[-(len(turns) // 2) :]:
+        yield name, 2, group
 
 
 async def _send(group: list[Chain], prober: Prober, clock: Clock, prefix: str, first_number: int) -> list[CallRecord]:
@@ -255,6 +275,18 @@ def _timings(calls: Sequence[CallRecord]) -> list[Timing]:
             (call.first_token_at - call.sent_at, call.last_token_at - call.sent_at, decode_s / gaps if gaps else None)
         )
     return found
+
+
+def _medians(calls: Sequence[CallRecord], num_repeats: int) -> list[Timing]:
+    """For each call the medians of those to the same probe, whose repeats follow each other as a whole."""
+    timings = _timings(calls)
+    num_probes = len(timings) // num_repeats
+    found: list[Timing] = []
+    for place in range(num_probes):
+        ttft_s, e2e_s, tpot_s = zip(*timings[place::num_probes], strict=True)
+        decode_s = [one for one in tpot_s if one is not None]
+        found.append((median(ttft_s), median(e2e_s), median(decode_s) if decode_s else None))
+    return found * num_repeats
 
 
 def _errors(live: Sequence[CallRecord], other: Sequence[Timing]) -> str:
