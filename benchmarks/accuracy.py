@@ -190,18 +190,7 @@ def _predict(rows: list[dict[str, Any]], calibration: Calibration) -> list[Timin
 
     async def run(clock: VirtualClock) -> list[Timing]:
         ended: dict[object, asyncio.Queue[None]] = defaultdict(asyncio.Queue)
-
-        def frontend_delay_s(num_prompt_tokens: int) -> float:
-            return 0.0 if clock.now() < _PRIME_S else calibration.frontend_delay_s(num_prompt_tokens)
-
-        driver = Driver(
-            Engine(config, calibration.step_cost),
-            clock,
-            frontend_delay_s=frontend_delay_s,
-            frontend_latency_s=calibration.frontend_latency_s,
-            wakeup_s=calibration.wakeup_s,
-            arrival_s=calibration.arrival_s,
-        )
+        driver = Driver(Engine(config, calibration.step_cost), clock, front_end=calibration.front_end)
 
         async def send(number: int, row: dict[str, Any], wait_s: float) -> Timing:
             num_cached_blocks = row["cached_tokens"] // BLOCK_SIZE

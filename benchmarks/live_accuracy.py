@@ -78,7 +78,7 @@ def main() -> int:
     for one in calibration.fit.coefficients:
         scale, unit = UNITS[one.name]
         print(f"{one.name:28s} {one.value * scale:9.4g} ({one.low * scale:.4g} to {one.high * scale:.4g}) {unit}")
-    shares = calibration.frontend
+    shares = calibration.shares
     print(
         f"of frontend_s, {shares.work:.1%} is work that the next request waits for, {shares.wakeup:.1%} a wake-up,"
         f" {shares.arrival:.1%} holds others up"
@@ -212,14 +212,7 @@ def _predict(
     chain_by_prompt: dict[str, int] = {}
 
     async def run(clock: VirtualClock) -> list[Timing]:
-        driver = Driver(
-            Engine(config, calibration.step_cost),
-            clock,
-            frontend_delay_s=calibration.frontend_delay_s,
-            frontend_latency_s=calibration.frontend_latency_s,
-            wakeup_s=calibration.wakeup_s,
-            arrival_s=calibration.arrival_s,
-        )
+        driver = Driver(Engine(config, calibration.step_cost), clock, front_end=calibration.front_end)
         running = asyncio.create_task(driver.run())
         timings: list[Timing] = []
 

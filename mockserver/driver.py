@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from mockserver.clock import Clock
 from mockserver.engine.engine import Engine, Snapshot, Step, StepResult, add_snapshots
+from mockserver.engine.front_end import FrontEnd
 from mockserver.engine.request import Request
 from mockserver.engine.routing import Router
 from mockserver.lag import LagMeter
@@ -146,10 +147,7 @@ class Driver:
         *,
         routing_policy: str = "vllm",
         in_lock_step: bool = False,
-        frontend_delay_s: Callable[[int], float] | None = None,
-        frontend_latency_s: float = 0.0,
-        wakeup_s: float = 0.0,
-        arrival_s: float = 0.0,
+        front_end: FrontEnd = FrontEnd(),
     ) -> None:
         self.engines = (engines,) if isinstance(engines, Engine) else tuple(engines)
         self.clock = clock
@@ -162,16 +160,9 @@ class Driver:
         self._generation_by_id: dict[str, Generation] = {}
         self._rank_by_id: dict[str, int] = {}
         self._num_watched = 0
-        self._frontend_latency_s = frontend_latency_s
-        """Seconds that a request takes to the front end; many can be on their way."""
-        self._wakeup_s = wakeup_s
-        """Seconds by which the first step of an engine that was idle is longer."""
-        self._arrival_s = arrival_s
-        """Seconds by which the steps that run are held up for each request that arrives; else the next one."""
-        self._frontend_delay_s = frontend_delay_s
-        """Seconds that the front end takes with a request, by its prompt's tokens; None: none."""
-        self._front_ends = [
-            _FrontEnd(clock, functools.partial(self._hand_over, rank=rank)) for rank in range(len(self.engines))
+        self._front_end = front_end
+        self._readers = [
+            _Reader(clock, functools.partial(self._hand_over, rank=rank)) for rank in range(len(self.engines))
         ]
         """Each rank has one, as vLLM gives each an API server of its own."""
         self.on_step: Callable[[int, StepResult], None] | None = None
@@ -194,11 +185,11 @@ class Driver:
         request.watched = watch > 0
         # A machine that is late lives in the past: what reaches it then has arrived in its own present.
         arrived_at = min(self.clock.now(), self._group_by_rank[rank].present)
-        work_s = self._frontend_delay_s(request.num_prompt_tokens) if self._frontend_delay_s is not None else 0.0
-        if work_s or self._frontend_latency_s:
+        latency_s, work_s = self._front_end.latency_s, self._front_end.work_with(request.num_prompt_tokens)
+        if work_s or latency_s:
             self.engines[rank].check(request)
             request.arrived_at = arrived_at
-            self._front_ends[rank].read(request, arrived_at, arrived_at + self._frontend_latency_s, work_s)
+            self._readers[rank].read(request, arrived_at, arrived_at + latency_s, work_s)
         else:
             self._hand_over(request, arrived_at, rank=rank)
         generation = self._generation_by_id[request.request_id] = Generation(request, rank=rank, interval=watch)
@@ -210,7 +201,7 @@ class Driver:
         """Take a request out; nothing happens if it has ended already. Its waiters return."""
         rank = self._rank_by_id.get(request_id)
         now = self.clock.now()
-        if rank is not None and self._front_ends[rank].take_out(request_id):
+        if rank is not None and self._readers[rank].take_out(request_id):
             self._generation_by_id[request_id].request.give_up(now)
             self._forget(request_id, now)
         elif rank is not None and self.engines[rank].abort(request_id, now) is not None:
@@ -234,7 +225,7 @@ class Driver:
     def _hand_over(self, request: Request, arrived_at: float, *, rank: int) -> None:
         group = self._group_by_rank[rank]
         self.engines[rank].add(request, arrived_at)
-        group.hold_up(self._arrival_s)
+        group.hold_up(self._front_end.arrival_s)
         group.wake()
 
     async def _run(self, group: _Group) -> None:
@@ -252,7 +243,7 @@ class Driver:
             if not in_flight:
                 await group.wait_for_arrival()
                 at = max(at, clock.now())
-                group.hold_up(self._wakeup_s)
+                group.hold_up(self._front_end.wakeup_s)
                 await clock.settle_until(at)
                 continue
             joint = in_flight[0]
@@ -299,8 +290,8 @@ class _Read(NamedTuple):
     work_s: float
 
 
-class _FrontEnd:
-    """Reads requests before the scheduler sees them.
+class _Reader:
+    """The front end at work: reads requests before the scheduler sees them.
 
     All that are there when it is free are worked on side by side, as the handlers of vLLM's API server are, and are
     done together; those that come meanwhile wait.

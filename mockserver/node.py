@@ -32,16 +32,12 @@ def build_driver(settings: NodeSettings, clock: Clock) -> Driver:
         for rank in range(num_ranks)
     ]
     in_lock_step = shares_node and profile.steps_in_lock if settings.lock_step is None else settings.lock_step
-    has_frontend = profile.frontend_delay_s(1) > 0
     return Driver(
         engines,
         clock,
         routing_policy=settings.routing_policy,
         in_lock_step=in_lock_step,
-        frontend_delay_s=profile.frontend_delay_s if has_frontend else None,
-        frontend_latency_s=profile.frontend_latency_s,
-        wakeup_s=profile.wakeup_s,
-        arrival_s=profile.arrival_s,
+        front_end=profile.front_end,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mockserver.engine.cost import FIRST_PREFILL_TOKENS, FittedCost, padded_batch_size
+from mockserver.engine.front_end import FrontEnd
 from mockserver.engine.profiles import Profile
 from reports.fit import Coefficient, Fit, fit
 from reports.front_end import FrontEndShares, front_end_shares
@@ -60,32 +61,13 @@ class Calibration:
     fit: Fit
     limits: SchedulerLimits
     notes: tuple[str, ...]
-    frontend: FrontEndShares = field(default_factory=FrontEndShares)
+    shares: FrontEndShares = field(default_factory=FrontEndShares)
     """How the front end's time with a request that comes alone divides."""
 
     @property
-    def frontend_s(self) -> float:
-        """Seconds of a request's way in and out that the next request waits for."""
-        return self.fit["frontend_s"].value * self.frontend.work
-
-    @property
-    def frontend_latency_s(self) -> float:
-        """Seconds of it that pass side by side with those of others."""
-        return max(0.0, self.fit["frontend_s"].value - self.frontend_s - self.wakeup_s - self.arrival_s)
-
-    @property
-    def wakeup_s(self) -> float:
-        """Seconds of it that only a request which finds the server idle spends."""
-        return self.fit["frontend_s"].value * self.frontend.wakeup
-
-    @property
-    def arrival_s(self) -> float:
-        """Seconds of it for which those wait that are being answered."""
-        return self.fit["frontend_s"].value * self.frontend.arrival
-
-    def frontend_delay_s(self, num_prompt_tokens: int) -> float:
-        """Seconds of work with a prompt."""
-        return self.frontend_s + self.fit["frontend_per_prompt_token_s"].value * num_prompt_tokens
+    def front_end(self) -> FrontEnd:
+        """What a request takes beside its steps."""
+        return self.shares.of(self.fit["frontend_s"].value, self.fit["frontend_per_prompt_token_s"].value)
 
     @property
     def undetermined(self) -> tuple[Coefficient, ...]:
@@ -151,16 +133,7 @@ def _error(found: Calibration, runs: Sequence[Sequence[CallRecord]]) -> float:
     errors: dict[str, list[float]] = {"ttft": [], "e2e": [], "tpot": []}
     for calls in runs:
         part = calls[:MOST_CALLS]
-        again = resend(
-            part,
-            found.step_cost,
-            found.limits,
-            latency_s=found.frontend_latency_s,
-            work_s=found.frontend_s,
-            per_prompt_token_s=found.fit["frontend_per_prompt_token_s"].value,
-            wakeup_s=found.wakeup_s,
-            arrival_s=found.arrival_s,
-        )
+        again = resend(part, found.step_cost, found.limits, found.front_end)
         for call, (first_at, last_at) in zip(part, again, strict=True):
             first, last = call.first_token_at or 0.0, call.last_token_at or 0.0
             errors["ttft"].append(abs(first_at - first) / max(1e-9, first - call.sent_at))
@@ -178,9 +151,10 @@ def _fitted(
 ) -> Calibration:
     """The costs, and once more without what those who arrived have held up, where they did."""
     found = _with_shares(Calibration(fit=fit(observations), limits=limits, notes=notes), runs)
-    if not found.arrival_s:
+    arrival_s = found.front_end.arrival_s
+    if not arrival_s:
         return found
-    rest = without_arrivals(observations, found.arrival_s)
+    rest = without_arrivals(observations, arrival_s)
     return _with_shares(Calibration(fit=fit(rest), limits=limits, notes=notes), runs)
 
 
@@ -193,7 +167,7 @@ def _with_shares(found: Calibration, runs: Sequence[Sequence[CallRecord]]) -> Ca
         frontend_s=found.fit["frontend_s"].value,
         per_prompt_token_s=found.fit["frontend_per_prompt_token_s"].value,
     )
-    return replace(found, frontend=shares)
+    return replace(found, shares=shares)
 
 
 def calibrate_table(path: Path) -> Calibration:
@@ -245,11 +219,11 @@ def profile_of(
         + ("" if coefficient.is_determined else ", not determined by the records")
         for coefficient in found.coefficients
     }
-    shares = calibration.frontend
+    shares, front_end = calibration.shares, calibration.front_end
     if shares.work < 1:
         whole = f"of {found['frontend_s'].value:.4g} s a request, {sources['frontend_s']}"
         sources["frontend_s"] = f"{shares.work:.1%} {whole}"
-        sources["frontend_latency_s"] = f"{1 - shares.work - shares.wakeup - shares.arrival:.1%} {whole}"
+        sources["frontend_latency_s"] = f"{shares.latency:.1%} {whole}"
         sources["wakeup_s"] = f"{shares.wakeup:.1%} {whole}"
         sources["arrival_s"] = f"{shares.arrival:.1%} {whole}"
     sources["kv_pool_bytes"] = (
@@ -269,11 +243,11 @@ def profile_of(
         max_num_seqs=(header.max_num_seqs if header else None) or 256,
         max_num_batched_tokens=calibration.limits.max_num_batched_tokens,
         max_model_len=max_model_len,
-        frontend_s=calibration.frontend_s,
-        frontend_latency_s=calibration.frontend_latency_s,
-        wakeup_s=calibration.wakeup_s,
-        arrival_s=calibration.arrival_s,
-        frontend_per_prompt_token_s=found["frontend_per_prompt_token_s"].value,
+        frontend_latency_s=front_end.latency_s,
+        wakeup_s=front_end.wakeup_s,
+        arrival_s=front_end.arrival_s,
+        frontend_s=front_end.work_s,
+        frontend_per_prompt_token_s=front_end.work_per_prompt_token_s,
         sources=sources,
     )
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mockserver.engine.cost import StepCost
+from mockserver.engine.front_end import FrontEnd
 from reports.observations import SchedulerLimits
 from reports.resend import MOST_CALLS, resend
 from traces.record import CallRecord
@@ -39,6 +40,21 @@ class FrontEndShares:
     arrival: float = 0.0
     """The engine's, for which those wait that are being answered."""
 
+    @property
+    def latency(self) -> float:
+        """The rest, which passes side by side with that of others."""
+        return max(0.0, 1 - self.work - self.wakeup - self.arrival)
+
+    def of(self, frontend_s: float, per_prompt_token_s: float) -> FrontEnd:
+        """The parts of ``frontend_s``, in seconds."""
+        return FrontEnd(
+            latency_s=self.latency * frontend_s,
+            work_s=self.work * frontend_s,
+            work_per_prompt_token_s=per_prompt_token_s,
+            wakeup_s=self.wakeup * frontend_s,
+            arrival_s=self.arrival * frontend_s,
+        )
+
 
 def front_end_shares(
     runs: Sequence[Sequence[CallRecord]],
@@ -59,17 +75,9 @@ def front_end_shares(
     @functools.cache
     def error(work: float, wakeup: float, arrival: float) -> float:
         errors: tuple[list[float], list[float]] = ([], [])
+        front_end = FrontEndShares(work=work, wakeup=wakeup, arrival=arrival).of(frontend_s, per_prompt_token_s)
         for calls, is_together, is_busy in zip(parts, together, busy, strict=True):
-            found = resend(
-                calls,
-                step_cost,
-                limits,
-                latency_s=max(0.0, 1 - work - wakeup - arrival) * frontend_s,
-                work_s=work * frontend_s,
-                per_prompt_token_s=per_prompt_token_s,
-                wakeup_s=wakeup * frontend_s,
-                arrival_s=arrival * frontend_s,
-            )
+            found = resend(calls, step_cost, limits, front_end)
             for call, (at, _), *which in zip(calls, found, is_together, is_busy, strict=True):
                 first_at = call.first_token_at or 0.0
                 for kind, is_one in zip(errors, which, strict=True):

@@ -13,6 +13,7 @@ from mockserver.engine.chains import BlockPath, ChainRun
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.cost import StepCost
 from mockserver.engine.engine import Engine, Step
+from mockserver.engine.front_end import FrontEnd
 from mockserver.engine.request import Request
 from reports.observations import SchedulerLimits
 from traces.record import CallRecord
@@ -27,22 +28,16 @@ def resend(
     calls: Sequence[CallRecord],
     step_cost: StepCost,
     limits: SchedulerLimits,
-    *,
-    latency_s: float,
-    work_s: float,
-    per_prompt_token_s: float,
-    wakeup_s: float = 0.0,
-    arrival_s: float = 0.0,
+    front_end: FrontEnd,
 ) -> list[tuple[float, float]]:
     """When each call's first and last token come, in seconds on the clock of ``sent_at``.
 
-    ``calls`` are in the order in which they were sent. A request takes ``latency_s`` to the front end, which works
-    ``work_s`` and ``per_prompt_token_s`` on it.
+    ``calls`` are in the order in which they were sent.
     """
     waits_s = later_s(calls)
     entrances = _entrances(
-        [call.sent_at + wait_s + latency_s for call, wait_s in zip(calls, waits_s, strict=True)],
-        [work_s + per_prompt_token_s * (call.num_prompt_tokens or 1) for call in calls],
+        [call.sent_at + wait_s + front_end.latency_s for call, wait_s in zip(calls, waits_s, strict=True)],
+        [front_end.work_with(call.num_prompt_tokens or 1) for call in calls],
     )
     requests = [
         Request(
@@ -66,7 +61,7 @@ def resend(
         step_cost,
     )
     num_cached = [(call.num_cached_tokens or 0) // _BLOCK_SIZE for call in calls]
-    _run(engine, deque(zip(entrances, requests, num_cached, strict=True)), wakeup_s, arrival_s)
+    _run(engine, deque(zip(entrances, requests, num_cached, strict=True)), front_end)
     return [
         ((request.first_token_at or 0.0) - wait_s, (request.last_token_at or 0.0) - wait_s)
         for request, wait_s in zip(requests, waits_s, strict=True)
@@ -114,7 +109,7 @@ def _put_into_cache(engine: Engine, path: BlockPath, num_blocks: int) -> None:
     pool.free(table)
 
 
-def _run(engine: Engine, coming: deque[tuple[float, Request, int]], wakeup_s: float, arrival_s: float) -> None:
+def _run(engine: Engine, coming: deque[tuple[float, Request, int]], front_end: FrontEnd) -> None:
     """Take steps until all that come have ended.
 
     ``coming``: when each request comes, in that order, and how many of its blocks are then in the cache.
@@ -128,9 +123,9 @@ def _run(engine: Engine, coming: deque[tuple[float, Request, int]], wakeup_s: fl
                 _put_into_cache(engine, request.path, num_cached)
             engine.add(request, enters_at)
             if in_flight:
-                engine.hold_up(in_flight, arrival_s)
+                engine.hold_up(in_flight, front_end.arrival_s)
             else:
-                held_up_s += arrival_s
+                held_up_s += front_end.arrival_s
         if in_flight:
             step = in_flight.popleft()
             at = step.ends_at
@@ -144,4 +139,4 @@ def _run(engine: Engine, coming: deque[tuple[float, Request, int]], wakeup_s: fl
             if not coming:
                 return
             at = max(at, coming[0][0])
-            held_up_s = wakeup_s
+            held_up_s = front_end.wakeup_s

@@ -132,7 +132,7 @@ def print_calibration(calibration: Calibration, console: Console) -> None:
         f"{found.num_observations} observations, {found.num_outliers} of them left out as wild; decode batches"
         f" {padding}; median error of one observation {found.median_relative_error:.1%}"
     )
-    shares = calibration.frontend
+    shares = calibration.shares
     if shares.work < 1:
         console.print(
             f"{shares.work:.1%} of frontend_s is work that other requests wait for, {shares.arrival:.1%} holds up those"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.cost import ConstantRates, Roofline, StepCost, TableCost, require_positive
+from mockserver.engine.front_end import FrontEnd
 
 GB = 1e9
 KV_LAYOUTS = ("pooled", "replicated", "split")
@@ -38,15 +39,11 @@ class Profile:
     max_num_batched_tokens: int
     max_model_len: int
     frontend_latency_s: float = 0.0
-    """Seconds of a request's way to the scheduler that pass side by side with those of others: sockets, wake-ups."""
+    """This and the next four: see ``FrontEnd``, whose work is ``frontend_s`` here."""
     wakeup_s: float = 0.0
-    """Seconds by which the first step of a server that was idle is longer: sleeping processes, cold caches."""
     arrival_s: float = 0.0
-    """Seconds by which each request that arrives holds the engine up: the steps that run, else the next one."""
     frontend_s: float = 0.0
-    """Seconds of work with a request before the scheduler sees it, together with all that are there: parsing."""
     frontend_per_prompt_token_s: float = 0.0
-    """The same for each prompt token, cached or not: tokenising."""
     guided_decoding_overhead: float = 0.0
     """Share by which structured output lengthens a sequence's decode."""
     tool_call_accuracy: float = 1.0
@@ -65,9 +62,16 @@ class Profile:
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
 
-    def frontend_delay_s(self, num_prompt_tokens: int) -> float:
-        """Seconds of the front end's work with a prompt."""
-        return self.frontend_s + self.frontend_per_prompt_token_s * num_prompt_tokens
+    @property
+    def front_end(self) -> FrontEnd:
+        """What a request takes beside its steps."""
+        return FrontEnd(
+            latency_s=self.frontend_latency_s,
+            work_s=self.frontend_s,
+            work_per_prompt_token_s=self.frontend_per_prompt_token_s,
+            wakeup_s=self.wakeup_s,
+            arrival_s=self.arrival_s,
+        )
 
     def num_kv_tokens(self, layout: str = "pooled", num_ranks: int | None = None) -> int:
         """Distinct tokens that one scheduler's pool holds under a KV layout.

@@ -11,6 +11,7 @@ from mockserver.driver import Driver, TokenBurst
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.cost import ConstantRates
 from mockserver.engine.engine import Engine, RequestTooLongError
+from mockserver.engine.front_end import FrontEnd
 from mockserver.engine.request import Request
 
 COST = ConstantRates(prefill_tokens_per_s=1000.0, decode_floor_s=0.01, kv_bytes_per_token=1.0, memory_bytes_per_s=1e12)
@@ -152,7 +153,7 @@ def test_a_front_end_takes_its_time_before_the_scheduler_sees_a_request() -> Non
 
     async def main(clock: VirtualClock) -> None:
         config = EngineConfig(num_blocks=200, async_scheduling=False)
-        driver = Driver(Engine(config, COST), clock, frontend_delay_s=lambda num_tokens: 0.5 + 0.001 * num_tokens)
+        driver = Driver(Engine(config, COST), clock, front_end=FrontEnd(work_s=0.5, work_per_prompt_token_s=0.001))
         loop = asyncio.create_task(driver.run())
         gone = driver.submit(make_request("gone"))
         stays = driver.submit(make_request("stays"))
@@ -179,7 +180,7 @@ def test_the_way_to_the_front_end_is_taken_side_by_side_and_what_is_there_is_rea
 
     async def main(clock: VirtualClock) -> None:
         config = EngineConfig(num_blocks=200, async_scheduling=False)
-        driver = Driver(Engine(config, COST), clock, frontend_delay_s=lambda _: 0.5, frontend_latency_s=2.0)
+        driver = Driver(Engine(config, COST), clock, front_end=FrontEnd(work_s=0.5, latency_s=2.0))
         loop = asyncio.create_task(driver.run())
         one, other = driver.submit(make_request("one")), driver.submit(make_request("other"))
         await clock.sleep_until(0.5)
@@ -201,7 +202,7 @@ def test_the_first_step_of_an_idle_engine_is_longer(async_scheduling: bool) -> N
 
     async def main(clock: VirtualClock) -> None:
         config = EngineConfig(num_blocks=200, async_scheduling=async_scheduling)
-        driver = Driver(Engine(config, COST), clock, wakeup_s=2.0)
+        driver = Driver(Engine(config, COST), clock, front_end=FrontEnd(wakeup_s=2.0))
         loop = asyncio.create_task(driver.run())
         await clock.sleep_until(1.0)
         one = driver.submit(make_request("one"))
@@ -231,7 +232,7 @@ def test_who_arrives_holds_up_those_who_are_being_answered(async_scheduling: boo
 
     async def first_tokens_at(clock: VirtualClock, arrival_s: float) -> list[float]:
         config = EngineConfig(num_blocks=200, async_scheduling=async_scheduling)
-        driver = Driver(Engine(config, COST), clock, arrival_s=arrival_s)
+        driver = Driver(Engine(config, COST), clock, front_end=FrontEnd(arrival_s=arrival_s))
         loop = asyncio.create_task(driver.run())
         found = []
         for at in (1.0, 1.05, 30.0):
@@ -253,7 +254,7 @@ def test_ranks_in_lock_step_are_held_up_together(in_lock_step: bool) -> None:
     async def main(clock: VirtualClock) -> float | None:
         config = EngineConfig(num_blocks=200, async_scheduling=False)
         engines = [Engine(config, COST), Engine(config, COST)]
-        driver = Driver(engines, clock, in_lock_step=in_lock_step, arrival_s=0.5)
+        driver = Driver(engines, clock, in_lock_step=in_lock_step, front_end=FrontEnd(arrival_s=0.5))
         loop = asyncio.create_task(driver.run())
         await clock.sleep_until(1.0)
         one = driver.submit(make_request("one"), rank=0)

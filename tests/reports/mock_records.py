@@ -14,6 +14,7 @@ from mockserver.engine.chains import ChainRun
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.cost import StepCost
 from mockserver.engine.engine import Engine
+from mockserver.engine.front_end import FrontEnd
 from mockserver.engine.request import Request
 from reports.probes import Probe as ListedProbe
 from traces.record import CallRecord
@@ -68,26 +69,16 @@ def records_of(
     cost: StepCost,
     *,
     frontend_s: float = 0.0,
-    frontend_work_s: float = 0.0,
-    wakeup_s: float = 0.0,
-    arrival_s: float = 0.0,
+    front_end: FrontEnd = FrontEnd(),
     max_num_batched_tokens: int = 2048,
     keep_chunks: bool = True,
 ) -> list[CallRecord]:
-    """What a client saw that sent each request ``frontend_s`` before it reached the server, which worked on it for
-    ``frontend_work_s``, with all that were there together, before the engine had it.
-    """
+    """What a client saw that sent each request ``frontend_s`` before it reached the server and its ``front_end``."""
     config = EngineConfig(num_blocks=100_000, max_num_batched_tokens=max_num_batched_tokens)
     chains = {prompt: number for number, prompt in enumerate(dict.fromkeys(probe.prompt for probe in requests))}
 
     async def main(clock: VirtualClock) -> list[CallRecord]:
-        driver = Driver(
-            Engine(config, cost),
-            clock,
-            frontend_delay_s=lambda _: frontend_work_s,
-            wakeup_s=wakeup_s,
-            arrival_s=arrival_s,
-        )
+        driver = Driver(Engine(config, cost), clock, front_end=front_end)
         records: list[CallRecord] = []
 
         async def send(number: int, probe: Probe) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mockserver.engine.cost import FittedCost
+from mockserver.engine.front_end import FrontEnd
 from mockserver.profile_files import read_profile
 from reports.__main__ import main
 from reports.calibrate import Calibration, calibrate, calibrate_table
@@ -320,9 +321,9 @@ def test_what_arrivals_hold_up_is_no_cost_of_steps() -> None:
     cost = FittedCost(floor_s=0.005, per_prefill_token_s=3e-5, per_decode_seq_s=1e-4, mixed_step_s=0.006)
     requests = in_turn(list_of_probes(max_model_len=8500, max_num_seqs=16))
 
-    found = calibrate([records_of(requests, cost, frontend_work_s=0.012, arrival_s=0.004)], LIMITS)
+    found = calibrate([records_of(requests, cost, front_end=FrontEnd(work_s=0.012, arrival_s=0.004))], LIMITS)
 
-    assert found.arrival_s == pytest.approx(0.004, rel=0.15)
+    assert found.front_end.arrival_s == pytest.approx(0.004, rel=0.15)
     assert found.fit["mixed_step_s"].value == pytest.approx(0.006, rel=0.15)
 
 
