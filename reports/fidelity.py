@@ -15,6 +15,10 @@ from reports.table import PERCENTILES
 
 DEFAULT_BOUNDS = {"ttft": 0.08, "tpot": 0.05, "e2e": 0.05}
 """Largest median error of a call that still counts as a match, unless live runs differ by more."""
+_MOST_APART = 0.1
+"""Of a usual call's E2E: calls sent no further apart than that met the same others, all but a few."""
+_ROUNDING = 1e-9
+"""Values that differ by no more of themselves are equal."""
 BUCKET_EDGES = (0, 1024, 4096, 16_384, 65_536)
 METRICS: dict[str, Callable[[CallColumns], Floats]] = {
     "ttft": measure.ttft_s,
@@ -69,6 +73,15 @@ class Fidelity:
     floors: tuple[Gap, ...]
     """Each live run against each other one, over all calls."""
     verdicts: tuple[Verdict, ...]
+    sent_apart_s: float | None
+    """How much earlier or later than on the first live server a call was sent, in the median, from each run's first
+    call on; None where the runs have no call in common."""
+
+    @property
+    def met_other_calls(self) -> bool:
+        """Whether calls were sent at so different instants that others were there than on the live server."""
+        usual_s = float(np.nanmedian(measure.e2e_s(self.live[0].columns.calls)))
+        return self.sent_apart_s is not None and self.sent_apart_s > _MOST_APART * usual_s
 
     @property
     def is_close(self) -> bool:
@@ -103,7 +116,14 @@ def fidelity(mock: LabelledRun, live: Sequence[LabelledRun], bounds: dict[str, f
             )
     if not verdicts:
         raise ValueError("the mock run and the live run have no metric in common")
-    return Fidelity(mock=mock, live=tuple(live), gaps=tuple(gaps), floors=tuple(floors), verdicts=tuple(verdicts))
+    return Fidelity(
+        mock=mock,
+        live=tuple(live),
+        gaps=tuple(gaps),
+        floors=tuple(floors),
+        verdicts=tuple(verdicts),
+        sent_apart_s=_sent_apart_s(mock.columns.calls, live[0].columns.calls),
+    )
 
 
 def gaps_between(mock: CallColumns, live: CallColumns) -> list[Gap]:
@@ -157,7 +177,7 @@ def _gap(metric: str, bucket: str, mock: Floats, live: Floats, pairs: Floats) ->
     errors = np.percentile(mock, at) / np.percentile(live, at) - 1
     usable = pairs[pairs[:, 1] > 0]
     median_error = float(np.median(np.abs(usable[:, 0] / usable[:, 1] - 1))) if len(usable) else None
-    varies = len(pairs) > 2 and np.all(pairs.std(axis=0) > 0)
+    varies = len(pairs) > 2 and np.all(pairs.std(axis=0) > _ROUNDING * np.abs(pairs.mean(axis=0)))
     return Gap(
         metric=metric,
         bucket=bucket,
@@ -167,6 +187,14 @@ def _gap(metric: str, bucket: str, mock: Floats, live: Floats, pairs: Floats) ->
         pearson=float(np.corrcoef(pairs[:, 0], pairs[:, 1]).item(1)) if varies else None,
         median_error=median_error,
     )
+
+
+def _sent_apart_s(mock: CallColumns, live: CallColumns) -> float | None:
+    since_first = [
+        _by_call(calls, calls.sent_at - np.nanmin(calls.sent_at), ~np.isnan(calls.sent_at)) for calls in (mock, live)
+    ]
+    pairs = _pairs(*since_first)
+    return float(np.median(np.abs(pairs[:, 0] - pairs[:, 1]))) if len(pairs) else None
 
 
 def _ks_distance(one: Floats, other: Floats) -> float:

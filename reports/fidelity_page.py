@@ -24,6 +24,7 @@ def as_json(found: Fidelity) -> dict[str, Any]:
         "is_close": found.is_close,
         "verdicts": [dataclasses.asdict(one) | {"is_close": one.is_close} for one in found.verdicts],
         "gaps": [dataclasses.asdict(one) for one in found.gaps],
+        "sent_apart_s": found.sent_apart_s,
         "floors": [dataclasses.asdict(one) for one in found.floors],
         "charts": {figure.name: _series(figure) for figure in _figures(found)},
     }
@@ -42,6 +43,17 @@ def verdict_lines(found: Fidelity) -> list[tuple[str, bool]]:
         text = f"{NAMES[one.metric]}: median error {one.error:.1%}, {says} its bound of {one.bound:.0%}; {floor}"
         lines.append((text, one.is_close))
     return lines
+
+
+def hint(found: Fidelity) -> str | None:
+    """What would tell the mock's own error from that of its schedule; None where calls met the same others."""
+    if not found.met_other_calls or found.mock.header.settings.get("call_schedule"):
+        return None
+    return (
+        f"calls were sent {format_value(found.sent_apart_s)} s earlier or later than on the live server (median), so"
+        " they met other calls there, which is part of these errors; loadgen run --call-schedule LIVE-RUN sends the"
+        " mock each call when the live server got it"
+    )
 
 
 def gap_rows(gaps: tuple[Gap, ...]) -> tuple[list[str], list[list[str]]]:
@@ -82,6 +94,8 @@ def render_fidelity(found: Fidelity) -> str:
         f" {escape(line)}</li>"
         for line, is_close in verdict_lines(found)
     )
+    if (text := hint(found)) is not None:
+        validity += f"<li>{escape(text)}</li>"
     invalid = [run for run in (found.mock, *found.live) if not run.is_valid]
     for run in invalid:
         reasons = escape("; ".join(run.numbers.invalid_reasons))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,33 @@ def test_the_command_gives_json_and_takes_bounds(tmp_path: Path, capsys: pytest.
     assert status == 0
     assert result["verdicts"][0]["bound"] == 0.01
     assert result["verdicts"][0]["floor"] == 0
+
+
+def test_calls_that_met_others_than_on_the_live_server_are_told_how_to_meet_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mock that is a tenth slow answers later, and so is sent the next calls later, too."""
+
+    def run(name: str, spacing_s: float, *, call_schedule: str | None = None) -> str:
+        calls = [
+            replace(call, sent_at=at, first_token_at=at + 1.0, last_token_at=at + 2.0)
+            for k, call in enumerate(calls_of(1.0))
+            for at in [5.0 + spacing_s * k]
+        ]
+        tasks = [make_task(call.task_id) for call in calls]
+        return str(write_run(tmp_path / name, calls=calls, tasks=tasks, settings={"call_schedule": call_schedule}))
+
+    live, slow = run("live", 1.0), run("slow", 1.1)
+
+    main(["compare", "--mock", slow, "--live", live, "--html", str(tmp_path / "slow.html")])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "calls were sent 1.95 s earlier or later" in said
+    assert "loadgen run --call-schedule LIVE-RUN" in said
+    assert "--call-schedule LIVE-RUN" in (tmp_path / "slow.html").read_text()
+
+    for alike in (run("alike", 1.002), run("on schedule", 1.1, call_schedule=live)):
+        main(["compare", "--mock", alike, "--live", live])
+        assert "--call-schedule" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
