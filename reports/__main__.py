@@ -47,12 +47,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the return value is the exit status."""
     options = _parser().parse_args(arguments)
     try:
-        return int(options.command(options))
+        status = int(options.command(options))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FINE
     except (TraceError, ValueError, OSError) as error:
         print(f"reports: {_one_line(error)}", file=sys.stderr)
         return WRONG_INPUT
     except KeyboardInterrupt:
         return INTERRUPTED
+    return status
 
 
 def show(options: argparse.Namespace) -> int:
@@ -62,6 +67,7 @@ def show(options: argparse.Namespace) -> int:
     if len(options.run) < options.least:
         raise ValueError(f"{options.name} needs {options.least} runs or more, got {len(options.run)}")
     comparison = compare([load_run(path) for path in options.run], _objectives(options))
+    num_bytes = None if options.html is None else write_page(comparison, options.html)  # first: nobody may read on
     if options.json:
         against_first = differences_as_json(comparison.runs)
         summaries = [
@@ -71,8 +77,7 @@ def show(options: argparse.Namespace) -> int:
         print(json.dumps(summaries[0] if len(summaries) == 1 else summaries, indent=2))
     else:
         print_comparison(comparison, _console())
-    if options.html is not None:
-        _say_size(options.html, write_page(comparison, options.html), quiet=options.json)
+    _say_size(options, num_bytes)
     return FINE if comparison.is_valid else INVALID
 
 
@@ -88,12 +93,12 @@ def _mock_against_live(options: argparse.Namespace) -> int:
             raise ValueError(f"a bound is NAME=PERCENT, for example ttft=8, got {text!r}") from None
     runs = compare([load_run(path) for path in (options.mock, *options.live)]).runs
     found = fidelity(runs[0], runs[1:], bounds)
+    num_bytes = None if options.html is None else write_fidelity_page(found, options.html)
     if options.json:
         print(json.dumps(as_json(found), indent=2))
     else:
         print_fidelity(found, _console())
-    if options.html is not None:
-        _say_size(options.html, write_fidelity_page(found, options.html), quiet=options.json)
+    _say_size(options, num_bytes)
     return FINE if found.is_close and all(run.is_valid for run in runs) else INVALID
 
 
@@ -156,7 +161,6 @@ def calibrate_server(options: argparse.Namespace) -> int:
             calibration = replace(calibration, notes=(*calibration.notes, CACHE_NOTE))
     else:
         raise ValueError("calibrate needs --live RUN..., --vllm-bench FILE... or --csv FILE")
-    print_calibration(calibration, _console())
     if options.output is not None:
         profile = profile_of(
             calibration,
@@ -166,6 +170,8 @@ def calibrate_server(options: argparse.Namespace) -> int:
             max_model_len=options.max_model_len,
         )
         write_profile(options.output, profile)
+    print_calibration(calibration, _console())
+    if options.output is not None:
         print(f"profile: {options.output} (mockserver --profile {options.output})")
     return FINE
 
@@ -177,9 +183,9 @@ def list_probes(options: argparse.Namespace) -> int:
     return FINE
 
 
-def _say_size(path: Path, num_bytes: int, *, quiet: bool) -> None:
-    if not quiet:
-        print(f"{path}: {num_bytes / 1e6:.1f} MB, opens in a browser without a network")
+def _say_size(options: argparse.Namespace, num_bytes: int | None) -> None:
+    if num_bytes is not None and not options.json:
+        print(f"{options.html}: {num_bytes / 1e6:.1f} MB, opens in a browser without a network")
 
 
 def _console() -> Console:

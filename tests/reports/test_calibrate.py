@@ -20,7 +20,7 @@ from reports.probes import probes as list_of_probes
 from reports.steps import share_in_step, token_times
 from tests.reports.mock_records import Probe, in_turn, probes, records_of
 from tests.reports.records import make_call, make_sample
-from tests.reports.run_files import write_run
+from tests.reports.run_files import run_unread, write_run
 from traces.record import CallRecord
 
 LIMITS = SchedulerLimits(max_num_batched_tokens=2048)
@@ -165,6 +165,17 @@ def test_the_command_writes_a_profile_that_the_mock_server_reads(
     assert (profile.max_num_seqs, profile.max_num_batched_tokens) == (64, 2048)
     assert profile.engine_config().num_blocks == 500
     assert "floor_s" in capsys.readouterr().out
+
+
+def test_the_profile_is_written_though_nobody_reads_what_is_printed(tmp_path: Path) -> None:
+    cost, frontend_s = drawn_cost(1)
+    run = write_run(tmp_path / "live", calls=records_of(probes(1, spacing_s=8.0), cost, frontend_s=frontend_s))
+    profile_file = tmp_path / "my-server.toml"
+
+    said = run_unread("calibrate", "--live", str(run), "-o", str(profile_file))
+
+    assert isinstance(read_profile(profile_file).step_cost, FittedCost)
+    assert said == ""
 
 
 def test_what_records_cannot_tell_is_printed_with_the_requests_that_would(

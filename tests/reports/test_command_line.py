@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reports.__main__ import main
-from tests.reports.run_files import write_react_run, write_run
+from tests.reports.run_files import run_unread, write_react_run, write_run
 
 
 def test_show_prints_validity_first_and_exits_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,6 +70,18 @@ def test_compare_writes_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert status == 0
     assert page.read_text().startswith("<!DOCTYPE html>")
     assert "page.html" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_a_page_is_written_though_nobody_reads_what_is_printed(arguments: list[str], tmp_path: Path) -> None:
+    """``reports compare ... | head`` must not cost the page."""
+    runs = [write_react_run(tmp_path / name, call_s=2.0, prefix_caching=name == "on") for name in ("off", "on")]
+    page = tmp_path / "page.html"
+
+    said = run_unread("compare", *map(str, runs), "--html", str(page), *arguments)
+
+    assert page.read_text().startswith("<!DOCTYPE html>")
+    assert said == ""
 
 
 @pytest.mark.parametrize(
