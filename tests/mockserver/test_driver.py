@@ -296,14 +296,15 @@ async def test_what_reaches_a_late_machine_arrives_in_its_present() -> None:
     queue_times: list[float] = []
     long = driver.submit(make_request("long", num_output_tokens=2500))
 
-    while long.finish_reason is None:
-        short = driver.submit(make_request(f"short {len(queue_times)}", num_prompt_tokens=10, num_output_tokens=1))
+    for number in range(20):
+        if long.finish_reason is not None:  # how many come while it is answered hangs on the machine
+            long = driver.submit(make_request(f"long {number}", num_output_tokens=2500))
+        short = driver.submit(make_request(f"short {number}", num_prompt_tokens=10, num_output_tokens=1))
         await short.wait()
         assert short.scheduled_at is not None
         queue_times.append(short.scheduled_at - short.arrived_at)
     loop.cancel()
 
-    assert len(queue_times) > 5
     assert min(queue_times) >= 0.0
     assert driver.lag.summary().max_s > 1.0
 
