@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import select
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -40,32 +41,17 @@ EXIT_FINE, EXIT_INVALID, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    arguments = sys.argv[1:] if argv is None else list(argv)
     try:
-        if arguments[:1] == [PROBE]:
-            from loadgen import probe  # noqa: PLC0415  (what sends calls over HTTP is slow to import)
-
-            return probe.main(arguments[1:])
-        flags = vars(_parser().parse_args([dashed(one) for one in arguments]))
-        command = flags.pop("command")
-        if command in CALCULATORS:
-            print("\n".join(CALCULATORS[command].lines(flags)))
-            return EXIT_FINE
-        asked = None
-        again = None
-        if command == RESUME:
-            again = Again(directory=Path(flags.pop("directory")), retry_failed=flags.pop("retry_failed", False))
-            asked = resume.find(again.directory)
-            command = asked.command
-        settings = READER.load(flags, os.environ) if asked is None else resume.settings_of(asked, flags, os.environ)
-        settings = _with_key(settings)
-        _check(settings)
-        workload = load_workload(settings.workload, seed=settings.seed, num_tasks=settings.num_tasks)
-        gc.freeze()
-        return _COMMANDS[command](settings, workload, again)
+        return _command(sys.argv[1:] if argv is None else list(argv))
     except KeyboardInterrupt:
         print("loadgen: interrupted before anything was measured", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except BrokenPipeError as error:
+        if _is_read():
+            print(f"loadgen: {_one_line(error)}", file=sys.stderr)
+        else:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_INVALID
     except RunError as error:
         print(f"loadgen: {_one_line(error)}", file=sys.stderr)
         if sys.flags.dev_mode:
@@ -74,6 +60,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (SettingsError, TraceError, TargetError, ValueError, OSError) as error:
         print(f"loadgen: {_one_line(error)}", file=sys.stderr)
         return EXIT_USAGE
+
+
+def _command(arguments: Sequence[str]) -> int:
+    if arguments[:1] == [PROBE]:
+        from loadgen import probe  # noqa: PLC0415  (what sends calls over HTTP is slow to import)
+
+        return probe.main(arguments[1:])
+    flags = vars(_parser().parse_args([dashed(one) for one in arguments]))
+    command = flags.pop("command")
+    if command in CALCULATORS:
+        print("\n".join(CALCULATORS[command].lines(flags)))
+        return EXIT_FINE
+    asked = None
+    again = None
+    if command == RESUME:
+        again = Again(directory=Path(flags.pop("directory")), retry_failed=flags.pop("retry_failed", False))
+        asked = resume.find(again.directory)
+        command = asked.command
+    settings = READER.load(flags, os.environ) if asked is None else resume.settings_of(asked, flags, os.environ)
+    settings = _with_key(settings)
+    _check(settings)
+    workload = load_workload(settings.workload, seed=settings.seed, num_tasks=settings.num_tasks)
+    gc.freeze()
+    return _COMMANDS[command](settings, workload, again)
 
 
 def _with_key(settings: Settings) -> Settings:
@@ -340,6 +350,13 @@ def _check(settings: Settings) -> None:
     """Names that only this package knows."""
     for name in (settings.architecture, *settings.compared_architectures()):
         settings.find_architecture(name)
+
+
+def _is_read() -> bool:
+    """Whether our output still has a reader: a pipe without one says so unasked."""
+    watched = select.poll()
+    watched.register(sys.stdout.fileno(), 0)
+    return not watched.poll(0)
 
 
 def _one_line(error: BaseException) -> str:

@@ -49,9 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status = int(options.command(options))
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # nobody reads any more; rich's consoles end with 1, too
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FINE
+        return INVALID
     except (TraceError, ValueError, OSError) as error:
         print(f"reports: {_one_line(error)}", file=sys.stderr)
         return WRONG_INPUT

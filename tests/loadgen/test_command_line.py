@@ -19,6 +19,7 @@ from loadgen.config import Settings
 from loadgen.transports.inprocess import Machine, build_machine
 from mockserver.clock import Clock
 from tests.loadgen.running import wait_for_calls
+from tests.unread import run_unread
 from traces.jsonl import read_run
 
 SMALL = ("--num-tasks", "3", "--no-live")
@@ -133,6 +134,14 @@ def test_ctrl_c_keeps_what_was_measured_and_exits_130(tmp_path: Path) -> None:
     assert any("interrupted" in reason for reason in run.header.invalid_reasons)
     assert run.calls
     assert run.summary["completed"] == len(run.calls)
+
+
+def test_records_are_complete_though_nobody_reads_what_is_printed(tmp_path: Path) -> None:
+    said = run_unread("loadgen", "experiment", *SMALL, "--clock", "virtual", "--out", str(tmp_path / "runs"))
+
+    assert said == (1, "")
+    headers = [read_run(directory).header for directory in (tmp_path / "runs").iterdir() if directory.is_dir()]
+    assert [header.complete for header in headers] == [True] * 4
 
 
 @pytest.mark.parametrize(

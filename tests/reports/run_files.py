@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,15 +76,3 @@ def _call(task_id: str, index: int, due_at: float, call_s: float, num_cached_tok
         last_token_at=due_at + call_s,
         num_cached_tokens=num_cached_tokens,
     )
-
-
-def run_unread(*arguments: str) -> str:
-    """``reports`` with these arguments, as a process whose output nobody reads; what it says on stderr."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        command = [sys.executable, "-m", "reports", *arguments]
-        said = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
-    finally:
-        os.close(writer)
-    return said.stderr

@@ -20,7 +20,8 @@ from reports.probes import probes as list_of_probes
 from reports.steps import share_in_step, token_times
 from tests.reports.mock_records import Probe, in_turn, probes, records_of
 from tests.reports.records import make_call, make_sample
-from tests.reports.run_files import run_unread, write_run
+from tests.reports.run_files import write_run
+from tests.unread import run_unread
 from traces.record import CallRecord
 
 LIMITS = SchedulerLimits(max_num_batched_tokens=2048)
@@ -172,10 +173,10 @@ def test_the_profile_is_written_though_nobody_reads_what_is_printed(tmp_path: Pa
     run = write_run(tmp_path / "live", calls=records_of(probes(1, spacing_s=8.0), cost, frontend_s=frontend_s))
     profile_file = tmp_path / "my-server.toml"
 
-    said = run_unread("calibrate", "--live", str(run), "-o", str(profile_file))
+    said = run_unread("reports", "calibrate", "--live", str(run), "-o", str(profile_file))
 
     assert isinstance(read_profile(profile_file).step_cost, FittedCost)
-    assert said == ""
+    assert said == (1, "")
 
 
 def test_what_records_cannot_tell_is_printed_with_the_requests_that_would(

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from reports.__main__ import main
-from tests.reports.run_files import run_unread, write_react_run, write_run
+from tests.reports.run_files import write_react_run, write_run
+from tests.unread import run_unread
 
 
 def test_show_prints_validity_first_and_exits_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,10 +79,10 @@ def test_a_page_is_written_though_nobody_reads_what_is_printed(arguments: list[s
     runs = [write_react_run(tmp_path / name, call_s=2.0, prefix_caching=name == "on") for name in ("off", "on")]
     page = tmp_path / "page.html"
 
-    said = run_unread("compare", *map(str, runs), "--html", str(page), *arguments)
+    said = run_unread("reports", "compare", *map(str, runs), "--html", str(page), *arguments)
 
     assert page.read_text().startswith("<!DOCTYPE html>")
-    assert said == ""
+    assert said == (1, "")
 
 
 @pytest.mark.parametrize(
