@@ -21,7 +21,7 @@ _CALLS_PER_REAL_S = 320.0
 """What a fast machine with two cores carries, server and client together, with room to spare."""
 STREAM_INTERVAL = 256
 """Tokens in a chunk where simulated time runs faster than real: a chunk a token is more than a socket carries then.
-The first token comes at once and the last when it is due, whatever the interval."""
+What shows first of an answer comes when it is due and so does the last token, whatever the interval."""
 _REAL_LAG_S = 0.013
 """How late such a machine is at times; a run is valid where that is little beside its answers' times."""
 _SPEED_ROUNDS = 8

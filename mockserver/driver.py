@@ -92,6 +92,10 @@ class Generation:
         """Why it ended; None while it has not."""
         return self.request.finish_reason if self.request.is_finished else None
 
+    def look_at(self, num_tokens: int) -> None:
+        """Wake whoever reads when there are so many tokens, if that is before the interval is over."""
+        self._num_wanted = min(self._num_wanted, num_tokens)
+
     async def wait(self) -> None:
         """Return when the request has ended, by itself or by an abort."""
         while not self.request.is_finished:

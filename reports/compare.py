@@ -67,8 +67,7 @@ def compare(
 def circumstances(header: RunHeader) -> tuple[object, ...]:
     """All that two runs must share so that architecture and cache alone make the difference."""
     h = header
-    is_in_process = h.target == "in-process"
-    return (is_in_process, h.clock, h.workload_digest, h.num_tasks, h.profile, h.max_num_seqs, _load(h))
+    return (h.is_in_process, h.clock, h.workload_digest, h.num_tasks, h.profile, h.max_num_seqs, _load(h))
 
 
 def _load(header: RunHeader) -> str:
@@ -86,7 +85,7 @@ def skipped_statements(runs: Sequence[LabelledRun]) -> list[str]:
 _PARTS: tuple[Callable[[RunHeader], str], ...] = (
     lambda h: f"workload {h.workload}",
     lambda h: h.profile or "unknown profile",
-    lambda h: "HTTP" if h.target != "in-process" else "in process",
+    lambda h: "in process" if h.is_in_process else "HTTP",
     lambda h: f"{h.clock} time" if h.time_scale is None else f"time x{h.time_scale:g}",
     lambda h: f"{h.max_num_seqs} sequences",
     lambda h: f"{h.num_tasks} tasks",

@@ -45,15 +45,23 @@ def verdict_lines(found: Fidelity) -> list[tuple[str, bool]]:
     return lines
 
 
-def hint(found: Fidelity) -> str | None:
-    """What would tell the mock's own error from that of its schedule; None where calls met the same others."""
-    if not found.met_other_calls or found.mock.header.settings.get("call_schedule"):
-        return None
-    return (
-        f"calls were sent {format_value(found.sent_apart_s)} s earlier or later than on the live server (median), so"
-        " they met other calls there, which is part of these errors; loadgen run --call-schedule LIVE-RUN sends the"
-        " mock each call when the live server got it"
-    )
+def hints(found: Fidelity) -> list[str]:
+    """What besides the mock's cost makes the runs differ, and how to see the mock alone."""
+    said = []
+    mock = found.mock.header
+    if found.met_other_calls and not mock.settings.get("call_schedule"):
+        said.append(
+            f"calls were sent {format_value(found.sent_apart_s)} s earlier or later than on the live server (median),"
+            " so they met other calls there, which is part of these errors; loadgen run --call-schedule LIVE-RUN sends"
+            " the mock each call when the live server got it"
+        )
+    if mock.is_in_process and not found.live[0].header.is_in_process:
+        said.append(
+            "the mock ran in process, where a call's first and last token count; over HTTP what shows of them does, and"
+            " of a tool call the first ten tokens or so and the last few show nothing: run the mock with --target http"
+            " --time-scale 1"
+        )
+    return said
 
 
 def gap_rows(gaps: tuple[Gap, ...]) -> tuple[list[str], list[list[str]]]:
@@ -94,8 +102,7 @@ def render_fidelity(found: Fidelity) -> str:
         f" {escape(line)}</li>"
         for line, is_close in verdict_lines(found)
     )
-    if (text := hint(found)) is not None:
-        validity += f"<li>{escape(text)}</li>"
+    validity += "".join(f"<li>{escape(text)}</li>" for text in hints(found))
     invalid = [run for run in (found.mock, *found.live) if not run.is_valid]
     for run in invalid:
         reasons = escape("; ".join(run.numbers.invalid_reasons))

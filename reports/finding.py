@@ -65,7 +65,7 @@ def _alike(runs: Sequence[LabelledRun]) -> dict[tuple[object, ...], list[Labelle
 
 
 def _door(run: LabelledRun) -> str:
-    place = "In process" if run.header.target == "in-process" else "Over HTTP"
+    place = "In process" if run.header.is_in_process else "Over HTTP"
     return f"{place}, {run.header.clock} time, {run.header.profile or 'unknown profile'}: "
 
 

@@ -11,7 +11,7 @@ from reports.bands import HEAD, band_rows
 from reports.calibrate import ADVICE, UNITS, Calibration
 from reports.compare import Comparison, skipped_statements
 from reports.fidelity import Fidelity
-from reports.fidelity_page import gap_rows, hint, verdict_lines
+from reports.fidelity_page import gap_rows, hints, verdict_lines
 from reports.finding import finding
 from reports.intervals import differences_to_first, format_difference
 from reports.repeats import noise_statements
@@ -100,7 +100,7 @@ def print_fidelity(found: Fidelity, console: Console) -> None:
             console.print(Text(f"INVALID: {run.label}: {reasons}", style="bold red"))
     for line, is_close in verdict_lines(found):
         console.print(Text(line, style="" if is_close else "bold red"))
-    if (text := hint(found)) is not None:
+    for text in hints(found):
         console.print(Text(text))
     for title, gaps in (("mock against live", found.gaps), ("live runs among themselves", found.floors)):
         if not gaps:

@@ -159,3 +159,8 @@ class RunHeader:
     digest: str | None = None
     """sha256 over all records; equal for equal inputs in virtual time."""
     notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_in_process(self) -> bool:
+        """Whether the server was an engine in the load generator's own process."""
+        return self.target == "in-process"

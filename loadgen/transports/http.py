@@ -215,7 +215,7 @@ def _script(call: Call) -> tuple[bytes, ...]:
     return (
         b',"session_id":',
         orjson.dumps(call.agent_id),
-        b',"replayrig":{"reply":',
+        b',"replayrig":{"first_at_once":true,"reply":',
         orjson.dumps(call.reply),
         b"}",
     )

@@ -242,6 +242,8 @@ async def _stream_answer(stream: EventStream, call: ChatCall, choices: list[Choi
                 parts += _ending(call, choices, machine)
             if parts:
                 await stream.send_framed(parts)
+            if (next_look := builder.next_look(choice)) is not None:
+                choice.generation.look_at(next_look)
 
     await together([lambda choice=choice: send_choice(choice) for choice in choices])  # type: ignore[misc]
     if len(choices) > 1:
@@ -272,6 +274,7 @@ def _stream_options(call: ChatCall, machine: Machine) -> StreamOptions:
         prompt_token_ids=unpack(call.prompt) if body.return_token_ids else None,
         prompt_text=prompt_text(call.prompt) if body.return_prompt_text else None,
         interval=max(body.stream_interval or 1, machine.settings.stream_interval),
+        first_at_once=body.replayrig is not None and body.replayrig.first_at_once,
         parallel_calls=body.parallel_tool_calls is not False,
         is_named_call=isinstance(body.tool_choice, NamedToolChoice),
         counts_reasoning=machine.settings.reasoning_parser is not None,

@@ -37,6 +37,8 @@ class StreamOptions:
     prompt_token_ids: Sequence[int] | None = None
     prompt_text: str | None = None
     interval: int = 1
+    first_at_once: bool = False
+    """What shows first comes when it is due, whatever the interval."""
     parallel_calls: bool = True
     is_named_call: bool = False
     counts_reasoning: bool = False
@@ -103,14 +105,28 @@ class ChatStream:
             parts += _framed(start + (final_delta or b"{}") + self._final_tail(choice, [], last))
         return parts
 
+    def next_look(self, choice: Choice) -> int | None:
+        """At how many tokens there is something to show before the interval is over; None where there is not."""
+        first_shown = self._first_shown(choice)
+        return first_shown + 1 if 0 < choice.num_sent_tokens <= first_shown else None
+
+    def _first_shown(self, choice: Choice) -> int:
+        """The place of the first token that shows, where that is to come at once."""
+        if not self.options.first_at_once or self.options.interval == 1:
+            return 0
+        return next((place for place, delta in enumerate(self._deltas_of(choice)) if delta is not None), 0)
+
     def _take_slowly(self, choice: Choice, deltas: Sequence[bytes | None], last: int, *, finished: bool) -> list[bytes]:
         """Chunk by chunk, as many tokens in each as the client wants."""
         parts: list[bytes] = []
         position = choice.num_sent_tokens
+        first_shown = self._first_shown(choice)
         while position < last:
-            is_first = position == 0
-            end = min(last, position + (1 if is_first else self.options.interval))
-            if end - position < self.options.interval and not is_first and not finished:
+            wanted = position + (self.options.interval if position > first_shown else first_shown + 1 - position)
+            if position == 0:
+                wanted = 1
+            end = min(last, wanted)
+            if end < wanted and not finished:
                 break
             is_final = finished and end == last
             delta = merged([one for one in deltas[position:end] if one is not None])

@@ -274,6 +274,8 @@ class Script(RequestModel):
 
     reply: dict[str, Any] | None = None
     num_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    first_at_once: bool = False
+    """What shows first of an answer does not wait for the ``stream_interval``, as the name of a tool called does."""
 
 
 class TokenizeCompletionRequest(RequestModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -68,6 +69,18 @@ def test_http_and_in_process_agree(tmp_path: Path, architecture: str) -> None:
         assert http.summary["makespan_s"] == pytest.approx(virtual.summary["makespan_s"], rel=0.25)
     assert all(call.lag_s is not None and call.scheduled_at is not None for call in http.calls)
     assert http.samples[-1].num_finished_requests == len(http.calls)
+
+
+def test_a_call_of_tools_shows_its_name_before_a_long_interval_is_over(tmp_path: Path) -> None:
+    """TTFT and TPOT are what they are without an interval: those tokens before the name show nothing."""
+    workload = write_workload(tmp_path / "tasks.jsonl")
+    flags = ("--target", "http", "--time-scale", "1", "--stream-interval", "256")
+    main(["run", "--workload", workload, "--no-live", *flags, "--out", str(tmp_path / "run")])
+
+    calls = [call for call in read_run(tmp_path / "run").calls if call.index in {1, 2}]
+    shown_s = [(call.last_token_at or 0.0) - (call.first_token_at or 0.0) for call in calls]
+    assert len(calls) == 6
+    assert median(shown_s) > 0.02
 
 
 def test_the_first_calls_of_a_scaled_run_arrive_at_one_instant_however_long_sending_them_takes(tmp_path: Path) -> None:

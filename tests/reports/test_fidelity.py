@@ -6,6 +6,7 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,14 +139,16 @@ def test_calls_that_met_others_than_on_the_live_server_are_told_how_to_meet_the_
 ) -> None:
     """A mock that is a tenth slow answers later, and so is sent the next calls later, too."""
 
-    def run(name: str, spacing_s: float, *, call_schedule: str | None = None) -> str:
+    def run(name: str, spacing_s: float, *, call_schedule: str | None = None, **header: Any) -> str:
         calls = [
             replace(call, sent_at=at, first_token_at=at + 1.0, last_token_at=at + 2.0)
             for k, call in enumerate(calls_of(1.0))
             for at in [5.0 + spacing_s * k]
         ]
         tasks = [make_task(call.task_id) for call in calls]
-        return str(write_run(tmp_path / name, calls=calls, tasks=tasks, settings={"call_schedule": call_schedule}))
+        return str(
+            write_run(tmp_path / name, calls=calls, tasks=tasks, settings={"call_schedule": call_schedule}, **header)
+        )
 
     live, slow = run("live", 1.0), run("slow", 1.1)
 
@@ -154,6 +157,10 @@ def test_calls_that_met_others_than_on_the_live_server_are_told_how_to_meet_the_
     assert "calls were sent 1.95 s earlier or later" in said
     assert "loadgen run --call-schedule LIVE-RUN" in said
     assert "--call-schedule LIVE-RUN" in (tmp_path / "slow.html").read_text()
+
+    for target in ("in-process", "http://127.0.0.1:8000"):
+        main(["compare", "--mock", run("mock", 1.0), "--live", run("real", 1.0, target=target)])
+        assert ("run the mock with --target http" in capsys.readouterr().out) == (target != "in-process")
 
     for alike in (run("alike", 1.002), run("on schedule", 1.1, call_schedule=live)):
         main(["compare", "--mock", alike, "--live", live])

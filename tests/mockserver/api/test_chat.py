@@ -148,6 +148,27 @@ async def test_script_cut_by_the_limit_ends_in_length_and_shows_the_call_as_text
     assert events[-2]["choices"][0]["finish_reason"] == "length"
 
 
+async def test_what_shows_first_of_a_call_comes_before_the_interval_is_over_for_who_asks(client: Client) -> None:
+    """As of vLLM, tokens that show nothing are a first chunk that is not sent; the next has a whole interval."""
+    call = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
+    reply = {"role": "assistant", "content": None, "tool_calls": [call]}
+
+    async def chunks(**asked: Any) -> list[Any]:
+        events = await client.stream(
+            tools=[WEATHER], stream_interval=64, return_token_ids=True, replayrig={"reply": reply, **asked}
+        )
+        return [event["choices"][0] for event in events[1:-1]]
+
+    _, at_the_end = await chunks()
+    _, named, the_rest = await chunks(first_at_once=True)
+
+    function = at_the_end["delta"]["tool_calls"][0]["function"]
+    assert function == {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
+    assert named["delta"]["tool_calls"][0]["function"] == {"name": "get_weather"}
+    assert named["token_ids"] + the_rest["token_ids"] == at_the_end["token_ids"]
+    assert the_rest["delta"]["tool_calls"][0]["function"]["arguments"] == '{"city": "Oslo"}'
+
+
 async def test_streamed_tool_call_names_the_function_first_and_then_spells_the_arguments(client: Client) -> None:
     events = await client.stream(tools=[WEATHER], tool_choice="required", parallel_tool_calls=False, seed=3)
 
