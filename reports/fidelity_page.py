@@ -13,6 +13,7 @@ from reports.html import Section, assemble, charts_markup
 from reports.series import Figure, Series
 from reports.table import PERCENTILES, format_value
 
+_UNSHOWN = "whose first ten tokens or so and last few show nothing"
 NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
 
@@ -55,12 +56,19 @@ def hints(found: Fidelity) -> list[str]:
             " so they met other calls there, which is part of these errors; loadgen run --call-schedule LIVE-RUN sends"
             " the mock each call when the live server got it"
         )
-    if mock.is_in_process and not found.live[0].header.is_in_process:
-        said.append(
-            "the mock ran in process, where a call's first and last token count; over HTTP what shows of them does, and"
-            " of a tool call the first ten tokens or so and the last few show nothing: run the mock with --target http"
-            " --time-scale 1"
-        )
+    live = found.live[0].header
+    if live.profile is None:  # a server that is not ours
+        is_text = live.settings.get("exact_lengths") is not False
+        if is_text and not mock.is_in_process:
+            said.append(
+                "the live server was held to text, of which every token shows; a mock over HTTP answers with the"
+                f" recorded calls of tools, {_UNSHOWN}: run the mock in process"
+            )
+        elif not is_text and mock.is_in_process:
+            said.append(
+                "the mock ran in process, where every token counts; the live server's answers may be calls of tools,"
+                f" {_UNSHOWN}: run the mock with --target http --time-scale 1"
+            )
     return said
 
 

@@ -139,16 +139,14 @@ def test_calls_that_met_others_than_on_the_live_server_are_told_how_to_meet_the_
 ) -> None:
     """A mock that is a tenth slow answers later, and so is sent the next calls later, too."""
 
-    def run(name: str, spacing_s: float, *, call_schedule: str | None = None, **header: Any) -> str:
+    def run(name: str, spacing_s: float, *, call_schedule: str | None = None) -> str:
         calls = [
             replace(call, sent_at=at, first_token_at=at + 1.0, last_token_at=at + 2.0)
             for k, call in enumerate(calls_of(1.0))
             for at in [5.0 + spacing_s * k]
         ]
         tasks = [make_task(call.task_id) for call in calls]
-        return str(
-            write_run(tmp_path / name, calls=calls, tasks=tasks, settings={"call_schedule": call_schedule}, **header)
-        )
+        return str(write_run(tmp_path / name, calls=calls, tasks=tasks, settings={"call_schedule": call_schedule}))
 
     live, slow = run("live", 1.0), run("slow", 1.1)
 
@@ -158,13 +156,34 @@ def test_calls_that_met_others_than_on_the_live_server_are_told_how_to_meet_the_
     assert "loadgen run --call-schedule LIVE-RUN" in said
     assert "--call-schedule LIVE-RUN" in (tmp_path / "slow.html").read_text()
 
-    for target in ("in-process", "http://127.0.0.1:8000"):
-        main(["compare", "--mock", run("mock", 1.0), "--live", run("real", 1.0, target=target)])
-        assert ("run the mock with --target http" in capsys.readouterr().out) == (target != "in-process")
-
     for alike in (run("alike", 1.002), run("on schedule", 1.1, call_schedule=live)):
         main(["compare", "--mock", alike, "--live", live])
         assert "--call-schedule" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("mock", "live", "says"),
+    [
+        ({}, {}, None),
+        ({"target": "http", "profile": "mine"}, {"exact_lengths": True}, "run the mock in process"),
+        ({"target": "http", "profile": "mine"}, {"exact_lengths": False}, None),
+        ({}, {"exact_lengths": False}, "run the mock with --target http --time-scale 1"),
+    ],
+)
+def test_tokens_that_show_on_one_side_only_are_told(
+    mock: dict[str, Any], live: dict[str, Any], says: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A live server that is held to text shows every token; a call of tools does not."""
+    calls = calls_of(1.0)
+    tasks = [make_task(call.task_id) for call in calls]
+    one = write_run(tmp_path / "mock", calls=calls, tasks=tasks, **mock)
+    other = write_run(tmp_path / "live", calls=calls, tasks=tasks, target="http://h:1", profile=None, settings=live)
+
+    main(["compare", "--mock", str(one), "--live", str(other)])
+
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("run the mock" in said) == (says is not None)
+    assert says is None or says in said
 
 
 @pytest.mark.parametrize(
