@@ -125,7 +125,7 @@ async def test_the_body_holds_the_history_the_tools_and_the_recorded_reply() -> 
         "tools": [{"type": "function"}],
         "messages": [{"role": "user", "content": "hëllo"}],
         "session_id": "t/react",
-        "replayrig": {"reply": REPLY},
+        "replayrig": {"first_at_once": True, "reply": REPLY},
     }
     assert second["messages"] == [{"role": "user", "content": "hëllo"}, REPLY]
     assert server.headers[0]["authorization"] == "Bearer k"
@@ -165,7 +165,7 @@ async def test_ids_go_to_plain_completions_with_the_length_that_is_wanted() -> N
     assert [body.pop("prompt") for body in bodies] == [prompt] * 3
     common = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, "max_tokens": 3}
     assert bodies == [
-        common | {"session_id": "t/react", "replayrig": {"reply": REPLY}},
+        common | {"session_id": "t/react", "replayrig": {"first_at_once": True, "reply": REPLY}},
         common | {"min_tokens": 3, "ignore_eos": True},
         common | {"return_token_ids": True},
     ]

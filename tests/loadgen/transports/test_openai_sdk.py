@@ -35,7 +35,7 @@ async def test_the_sdk_sees_the_same_answer() -> None:
     assert (answer.num_prompt_tokens, answer.num_cached_tokens, answer.num_output_tokens) == (7, 4, 3)
     assert len(answer.chunk_at) == 2
     assert answer.finish_reason == "stop"
-    assert server.bodies[0]["replayrig"] == {"reply": REPLY}
+    assert server.bodies[0]["replayrig"] == {"first_at_once": True, "reply": REPLY}
     assert server.bodies[0]["session_id"] == "t/react"
     assert server.bodies[0]["tools"][0]["function"]["name"] == "f"
 
