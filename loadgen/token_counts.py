@@ -100,5 +100,5 @@ class TokenCounts:
 def _prompt(messages: Sequence[Message], tools: Sequence[str]) -> dict[str, object]:
     prompt: dict[str, object] = {"messages": list(messages)}
     if tools:
-        prompt["tools"] = [orjson.Fragment(tool) for tool in tools]
+        prompt["tools"] = [orjson.Fragment(tool.encode()) for tool in tools]
     return prompt

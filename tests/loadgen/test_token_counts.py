@@ -12,10 +12,12 @@ from loadgen.context import user_message
 from loadgen.server_view import ServerView, new_session
 from loadgen.target import Target
 from loadgen.token_counts import CountError, TokenCounts
+from mockserver.tokens import TokenText
 from tests.loadgen.sse_server import serving
 
 HELLO = [user_message("hello")]
-TOOL = '{"type":"function"}'
+TOOL = TokenText('{"type":"function"}', b"")
+"""As the built-in workload has them: a text that knows its tokens."""
 Answer = Callable[[int], web.StreamResponse]
 """What the n-th request is answered."""
 
