@@ -43,6 +43,7 @@ async def _at_url(run: Performance, url: str) -> None:
             headers=headers,
             extra_body=settings.more_body() | ({"cache_salt": uuid.uuid4().hex} if settings.cache_bust else {}),
             scripted=server.is_mock,
+            tells_answers=settings.recorded_answers,
             exact=settings.exact_lengths,
             keeps_answers=settings.history == "live",
         )

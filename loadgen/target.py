@@ -21,7 +21,9 @@ class Target:
     headers: Mapping[str, str] = field(default_factory=dict)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     scripted: bool = True
-    """Send the recorded answer along, which servers of ours give."""
+    """Send along what the answer is to be, as servers of ours understand it."""
+    tells_answers: bool = True
+    """Of such a server: send the recorded answer itself; else its length alone."""
     exact: bool = False
     """Make a server that is not ours answer as long as the recording did, in text."""
     keeps_answers: bool = False

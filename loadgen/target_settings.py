@@ -50,6 +50,11 @@ class TargetSettings(AgentSettings):
     exact_lengths: bool = _setting(
         True, "make a server that is not ours answer as long as the recording did: min_tokens and ignore_eos"
     )
+    recorded_answers: bool = _setting(
+        True,
+        "have a mock of ours, and the engine in process, answer with the recorded message; off: with a text of its own"
+        " that is as long, as any other server does",
+    )
     fit_prompts: bool = _setting(
         True, "make texts longer or shorter, so that a server that is not ours counts the trace's prompt tokens (chat)"
     )

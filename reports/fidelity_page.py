@@ -12,8 +12,8 @@ from reports.fidelity import METRICS, Fidelity, Gap, quantile_pairs
 from reports.html import Section, assemble, charts_markup
 from reports.series import Figure, Series
 from reports.table import PERCENTILES, format_value
+from reports.unlike import hints
 
-_UNSHOWN = "whose first ten tokens or so and last few show nothing"
 NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 
 
@@ -44,32 +44,6 @@ def verdict_lines(found: Fidelity) -> list[tuple[str, bool]]:
         text = f"{NAMES[one.metric]}: median error {one.error:.1%}, {says} its bound of {one.bound:.0%}; {floor}"
         lines.append((text, one.is_close))
     return lines
-
-
-def hints(found: Fidelity) -> list[str]:
-    """What besides the mock's cost makes the runs differ, and how to see the mock alone."""
-    said = []
-    mock = found.mock.header
-    if found.met_other_calls and not mock.settings.get("call_schedule"):
-        said.append(
-            f"calls were sent {format_value(found.sent_apart_s)} s earlier or later than on the live server (median),"
-            " so they met other calls there, which is part of these errors; loadgen run --call-schedule LIVE-RUN sends"
-            " the mock each call when the live server got it"
-        )
-    live = found.live[0].header
-    if live.profile is None:  # a server that is not ours
-        is_text = live.settings.get("exact_lengths") is not False
-        if is_text and not mock.is_in_process:
-            said.append(
-                "the live server was held to text, of which every token shows; a mock over HTTP answers with the"
-                f" recorded calls of tools, {_UNSHOWN}: run the mock in process"
-            )
-        elif not is_text and mock.is_in_process:
-            said.append(
-                "the mock ran in process, where every token counts; the live server's answers may be calls of tools,"
-                f" {_UNSHOWN}: run the mock with --target http --time-scale 1"
-            )
-    return said
 
 
 def gap_rows(gaps: tuple[Gap, ...]) -> tuple[list[str], list[list[str]]]:

@@ -11,11 +11,12 @@ from reports.bands import HEAD, band_rows
 from reports.calibrate import ADVICE, UNITS, Calibration
 from reports.compare import Comparison, skipped_statements
 from reports.fidelity import Fidelity
-from reports.fidelity_page import gap_rows, hints, verdict_lines
+from reports.fidelity_page import gap_rows, verdict_lines
 from reports.finding import finding
 from reports.intervals import differences_to_first, format_difference
 from reports.repeats import noise_statements
 from reports.table import PERCENTILES, format_value
+from reports.unlike import hints
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:

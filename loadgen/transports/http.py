@@ -52,6 +52,7 @@ class HttpTransport:
         }
         self._head = orjson.dumps(fixed)[:-1]
         self._scripted = target.scripted
+        self._tells_answers = target.tells_answers
         self._exact = target.exact and not target.scripted
         self._keeps_answers = target.keeps_answers
         self._session: aiohttp.ClientSession | None = None
@@ -142,7 +143,7 @@ class HttpTransport:
         if tools := conversation.tools_json():
             parts += (b',"tools":', tools)
         if self._scripted:
-            parts += _script(call)
+            parts += self._script(call)
         elif self._exact:
             # vLLM keeps the tools in the prompt, and a tool parser has nothing to wait for.
             parts.append(
@@ -152,12 +153,19 @@ class HttpTransport:
         parts += (b',"messages":', conversation.messages_json(), b"]}")
         return b"".join(parts), None
 
+    def _script(self, call: Call) -> tuple[bytes, ...]:
+        """What a server of ours is told besides: which agent asks, and what the answer is, or how long."""
+        agent = b',"session_id":', orjson.dumps(call.agent_id), b',"replayrig":{"first_at_once":true,'
+        if self._tells_answers:
+            return (*agent, b'"reply":', orjson.dumps(call.reply), b"}")
+        return (*agent, b'"num_output_tokens":%d}' % call.num_output_tokens)
+
     def _body_of_ids(self, call: Call, prompt_ids: PromptIds) -> tuple[bytes, int]:
         ids, num_ids = prompt_ids.of(call.conversation)
         # Without a limit a plain completion would end after 16 tokens.
         parts = [self._head, b',"max_tokens":%d' % call.num_output_tokens]
         if self._scripted:
-            parts += _script(call)
+            parts += self._script(call)
         elif self._exact:
             parts.append(b',"min_tokens":%d,"ignore_eos":true' % call.num_output_tokens)
         parts += (b',"prompt":[', ids, b"]}")
@@ -208,17 +216,6 @@ class HttpTransport:
             return max(0.0, answer.finished_at + self.clock_offset_s - due_at)
         delivered_at = extension.get("delivered_at")
         return None if delivered_at is None else max(0.0, delivered_at - due_at)
-
-
-def _script(call: Call) -> tuple[bytes, ...]:
-    """What a server of ours is told besides: which agent asks, and what the answer is."""
-    return (
-        b',"session_id":',
-        orjson.dumps(call.agent_id),
-        b',"replayrig":{"first_at_once":true,"reply":',
-        orjson.dumps(call.reply),
-        b"}",
-    )
 
 
 def _seconds(retry_after: str | None) -> float | None:

@@ -5,6 +5,7 @@ The only file of the load generator that knows the machine.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict, dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -13,7 +14,7 @@ from loadgen.config import Settings
 from loadgen.context import Conversation, Message
 from mockserver.clock import Clock
 from mockserver.driver import Driver
-from mockserver.engine.chains import BlockPath
+from mockserver.engine.chains import BlockPath, ChainRun
 from mockserver.engine.config import EngineConfig
 from mockserver.engine.request import Request
 from mockserver.node import build_driver, build_encoder
@@ -36,6 +37,8 @@ class Machine:
     clock: Clock
     owners: BlockOwners = field(default_factory=BlockOwners)
     """The agents whose prompts were the first to hold a chain of blocks."""
+    tells_answers: bool = True
+    """Its answers are the recorded ones; else texts of its own, as long, which are in nobody's prompt."""
 
     @property
     def max_model_len(self) -> int:
@@ -62,6 +65,7 @@ def build_machine(settings: Settings, clock: Clock) -> Machine:
         encoder=build_encoder(settings, min_tokens=_REMEMBERED_TOKENS),
         config=config,
         clock=clock,
+        tells_answers=settings.recorded_answers,
     )
 
 
@@ -79,6 +83,9 @@ class InProcessTransport:
         self._block_bytes = machine.config.block_size * TOKEN_BYTES
         self._has_cache = machine.config.enable_prefix_caching
         """Without one nobody asks which blocks of two prompts are the same."""
+        self._tells_answers = machine.tells_answers
+        self._own_chains = itertools.count(-1, -1)
+        """Of answers that are in nobody's prompt; those of prompts are not negative."""
         self._history: WeakKeyDictionary[Conversation, _History] = WeakKeyDictionary()
 
     async def complete(self, call: Call) -> Completion:
@@ -94,7 +101,16 @@ class InProcessTransport:
         max_tokens = self._max_model_len - num_prompt_tokens
         if max_tokens < num_output_tokens:
             return _refused(sent_at, f"prompt of {num_prompt_tokens} tokens: no room for {num_output_tokens} more")
-        path = self._path(conversation, history, reply) if self._has_cache else ()
+        path: BlockPath = ()
+        if self._has_cache and self._tells_answers:
+            path = self._path(conversation, history, reply)
+        elif self._has_cache:
+            path = self._path(conversation, history, b"")
+            first, end = (
+                count * TOKEN_BYTES // self._block_bytes
+                for count in (num_prompt_tokens, num_prompt_tokens + num_output_tokens)
+            )
+            path += (ChainRun(next(self._own_chains), first, end),) if end > first else ()
         self._owners.note(path, call.agent_id)
         try:
             generation = self._driver.submit(

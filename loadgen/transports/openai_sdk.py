@@ -78,7 +78,8 @@ class OpenAITransport:
         if call.conversation.tools:
             arguments["tools"] = [orjson.loads(tool) for tool in call.conversation.tools]
         if target.scripted:
-            body |= {"session_id": call.agent_id, "replayrig": {"first_at_once": True, "reply": call.reply}}
+            told = {"reply": call.reply} if target.tells_answers else {"num_output_tokens": call.num_output_tokens}
+            body |= {"session_id": call.agent_id, "replayrig": {"first_at_once": True, **told}}
         elif target.exact:
             arguments["max_completion_tokens"] = call.num_output_tokens
             body |= {"min_tokens": call.num_output_tokens, "ignore_eos": True}

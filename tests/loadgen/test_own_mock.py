@@ -71,6 +71,27 @@ def test_http_and_in_process_agree(tmp_path: Path, architecture: str) -> None:
     assert http.samples[-1].num_finished_requests == len(http.calls)
 
 
+@pytest.mark.parametrize("flags", [(), ("--client", "openai"), ("--endpoint", "completions")])
+def test_answers_of_its_own_are_as_long_and_in_no_later_prompt(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """As on a server that is not ours: of each prompt the whole blocks of the one before are cached."""
+    workload = write_workload(tmp_path / "tasks.jsonl")
+    common = ["run", "--workload", workload, "--no-live", "--max-concurrency", "1", "--no-recorded-answers"]
+
+    main([*common, "--out", str(tmp_path / "virtual")])
+    main([*common, "--target", "http", "--time-scale", "5", *flags, "--out", str(tmp_path / "http")])
+
+    virtual, http = ({call.call_id: call for call in read_run(tmp_path / name).calls} for name in ("virtual", "http"))
+    assert {name: call.num_output_tokens for name, call in http.items()} == {
+        name: call.num_output_tokens for name, call in virtual.items()
+    }
+    for name, call in virtual.items():
+        before = virtual.get(name.replace(f"#{call.index}", f"#{call.index - 1}"))
+        if before is not None:
+            assert before.num_prompt_tokens is not None
+            assert call.num_cached_tokens == http[name].num_cached_tokens == before.num_prompt_tokens // 16 * 16
+    assert all(call.error is None for call in http.values())
+
+
 def test_a_call_of_tools_shows_its_name_before_a_long_interval_is_over(tmp_path: Path) -> None:
     """TTFT and TPOT are what they are without an interval: those tokens before the name show nothing."""
     workload = write_workload(tmp_path / "tasks.jsonl")
@@ -104,7 +125,7 @@ def test_prompts_of_ids_and_live_histories_are_the_same_prompts_and_blocks(
 ) -> None:
     """A mock of ours says what was recorded, and counts as we do: only a plain completion's finish reason differs."""
     workload = write_workload(tmp_path / "tasks.jsonl")
-    common = ["run", "--workload", workload, "--no-live", "--max-concurrency", "1"]
+    common = ["run", "--workload", workload, "--no-live", "--max-concurrency", "1", "--no-recorded-answers"]
 
     main([*common, "--out", str(tmp_path / "virtual")])
     main([*common, "--target", "http", "--time-scale", "5", *flags, "--out", str(tmp_path / "http")])

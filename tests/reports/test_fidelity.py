@@ -162,27 +162,55 @@ def test_calls_that_met_others_than_on_the_live_server_are_told_how_to_meet_the_
 
 
 @pytest.mark.parametrize(
-    ("mock", "live", "says"),
+    ("mock", "live", "is_said"),
     [
-        ({}, {}, None),
-        ({"target": "http", "profile": "mine"}, {"exact_lengths": True}, "run the mock in process"),
-        ({"target": "http", "profile": "mine"}, {"exact_lengths": False}, None),
-        ({}, {"exact_lengths": False}, "run the mock with --target http --time-scale 1"),
+        ({}, {"exact_lengths": True}, True),
+        ({"recorded_answers": False}, {"exact_lengths": True}, False),
+        ({}, {"exact_lengths": False}, False),
     ],
 )
-def test_tokens_that_show_on_one_side_only_are_told(
-    mock: dict[str, Any], live: dict[str, Any], says: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_answers_that_are_other_ones_on_the_live_server_are_told(
+    mock: dict[str, Any], live: dict[str, Any], is_said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A live server that is held to text shows every token; a call of tools does not."""
+    """A live server that is held to lengths shows every token, and finds none of its answers in later prompts."""
     calls = calls_of(1.0)
     tasks = [make_task(call.task_id) for call in calls]
-    one = write_run(tmp_path / "mock", calls=calls, tasks=tasks, **mock)
+    one = write_run(tmp_path / "mock", calls=calls, tasks=tasks, settings=mock)
     other = write_run(tmp_path / "live", calls=calls, tasks=tasks, target="http://h:1", profile=None, settings=live)
 
     main(["compare", "--mock", str(one), "--live", str(other)])
 
+    assert ("--no-recorded-answers" in capsys.readouterr().out) == is_said
+
+
+@pytest.mark.parametrize(
+    ("mock", "again", "says"),
+    [
+        ({}, {}, None),
+        ({"num_prompt_tokens": 110}, {}, "the mock had 10% more prompt tokens in the same calls than live run 1"),
+        ({}, {"num_prompt_tokens": 50}, "live run 2 had 50% fewer prompt tokens"),
+        ({"num_cached_tokens": 96}, {}, "the mock found 640 more prompt tokens in its cache than live run 1, which"),
+        ({}, {"num_cached_tokens": 64}, "live run 2 found 640 fewer prompt tokens in its cache"),
+        ({"num_cached_tokens": None}, {"num_cached_tokens": None}, None),
+        ({"num_prompt_tokens": None}, {}, None),
+    ],
+)
+def test_other_work_in_the_same_calls_is_told(
+    mock: dict[str, Any],
+    again: dict[str, Any],
+    says: str | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run(name: str, **changed: Any) -> str:
+        given = {"num_prompt_tokens": 100, "num_cached_tokens": 80} | changed
+        calls = [replace(call, **given) for call in calls_of(1.0)]
+        return str(write_run(tmp_path / name, calls=calls, tasks=[make_task(call.task_id) for call in calls]))
+
+    main(["compare", "--mock", run("mock", **mock), "--live", run("one"), run("two", **again)])
+
     said = " ".join(capsys.readouterr().out.split())
-    assert ("run the mock" in said) == (says is not None)
+    assert (" prompt tokens in " in said) == (says is not None)
     assert says is None or says in said
 
 
