@@ -125,7 +125,7 @@ def test_prompts_of_ids_and_live_histories_are_the_same_prompts_and_blocks(
 ) -> None:
     """A mock of ours says what was recorded, and counts as we do: only a plain completion's finish reason differs."""
     workload = write_workload(tmp_path / "tasks.jsonl")
-    common = ["run", "--workload", workload, "--no-live", "--max-concurrency", "1", "--no-recorded-answers"]
+    common = ["run", "--workload", workload, "--no-live", "--max-concurrency", "1"]
 
     main([*common, "--out", str(tmp_path / "virtual")])
     main([*common, "--target", "http", "--time-scale", "5", *flags, "--out", str(tmp_path / "http")])
