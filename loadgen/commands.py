@@ -27,6 +27,7 @@ from loadgen.target import TargetError
 from loadgen.twin import kept_twin, virtual_twin
 from mockserver.settings import OneLineParser, SettingsError, dashed
 from traces.jsonl import TraceError
+from traces.output import drop_output
 from traces.workload import Workload, load_workload
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if _is_read():
             print(f"loadgen: {_one_line(error)}", file=sys.stderr)
         else:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            drop_output()
         return EXIT_INVALID
     except RunError as error:
         print(f"loadgen: {_one_line(error)}", file=sys.stderr)

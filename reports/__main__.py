@@ -31,6 +31,7 @@ from reports.summary import parse_objectives, summary_of
 from reports.terminal import print_calibration, print_comparison, print_fidelity
 from reports.vllm_bench import CACHE_NOTE, read_bench
 from traces.jsonl import TraceError, read_run
+from traces.output import drop_output
 
 FINE, INVALID, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = int(options.command(options))
         sys.stdout.flush()
     except BrokenPipeError:  # nobody reads any more; rich's consoles end with 1, too
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return INVALID
     except (TraceError, ValueError, OSError) as error:
         print(f"reports: {_one_line(error)}", file=sys.stderr)

@@ -189,11 +189,14 @@ def _gap(metric: str, bucket: str, mock: Floats, live: Floats, pairs: Floats) ->
     )
 
 
+def in_common(one: CallColumns, other: CallColumns, values: Callable[[CallColumns], Floats]) -> Floats:
+    """The values of the calls that both runs have and tell them of, a row each: one, other."""
+    known = ((calls, values(calls)) for calls in (one, other))
+    return _pairs(*(_by_call(calls, found, ~np.isnan(found)) for calls, found in known))
+
+
 def _sent_apart_s(mock: CallColumns, live: CallColumns) -> float | None:
-    since_first = [
-        _by_call(calls, calls.sent_at - np.nanmin(calls.sent_at), ~np.isnan(calls.sent_at)) for calls in (mock, live)
-    ]
-    pairs = _pairs(*since_first)
+    pairs = in_common(mock, live, lambda calls: calls.sent_at - np.nanmin(calls.sent_at))
     return float(np.median(np.abs(pairs[:, 0] - pairs[:, 1]))) if len(pairs) else None
 
 

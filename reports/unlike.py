@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from reports.columns import CallColumns, Floats
-from reports.fidelity import Fidelity
+from reports.columns import CallColumns
+from reports.fidelity import Fidelity, in_common
 from reports.table import format_value
 
 _MOST_APART = 0.02
@@ -38,31 +36,22 @@ def hints(found: Fidelity) -> list[str]:
 
 def _other_work(name: str, calls: CallColumns, live: CallColumns) -> Iterator[str]:
     """Where the calls that both made had other prompts, or found another share of them in the cache."""
-    one, other = _work(calls), _work(live)
-    both = np.asarray([(one[call_id], other[call_id]) for call_id in one if call_id in other]).reshape(-1, 2, 2)
-    known = both[~np.isnan(both[:, :, 0]).any(axis=1)]
-    here, there = known[:, :, 0].sum(axis=0).tolist()
+    here, there = in_common(calls, live, lambda run: run.num_prompt_tokens).sum(axis=0).tolist()
     if abs(here - there) > _MOST_APART * there:
         yield (
             f"{name} had {abs(here - there) / there:.0%} {_more(here - there)} prompt tokens in the same calls than"
             " live run 1; --endpoint completions makes them as long as the trace's on any server"
         )
         return
-    known = known[~np.isnan(known[:, :, 1]).any(axis=1)]
-    more = float((known[:, 0, 1] - known[:, 1, 1]).sum())
-    num_computed = float((known[:, 1, 0] - known[:, 1, 1]).sum())
-    if abs(more) > _MOST_APART * num_computed:
+    here, there = in_common(calls, live, lambda run: run.num_cached_tokens).sum(axis=0).tolist()
+    computed = in_common(calls, live, lambda run: run.num_prompt_tokens - run.num_cached_tokens)
+    num_computed = float(computed[:, 1].sum())
+    if abs(here - there) > _MOST_APART * num_computed:
         yield (
-            f"{name} found {format_value(abs(more))} {_more(more)} prompt tokens in its cache than live run 1, which"
-            f" computed {format_value(num_computed)}; --reset-prefix-cache begins with an empty one"
+            f"{name} found {format_value(abs(here - there))} {_more(here - there)} prompt tokens in its cache than live"
+            f" run 1, which computed {format_value(num_computed)}; --reset-prefix-cache begins with an empty one"
         )
 
 
 def _more(difference: float) -> str:
     return "more" if difference > 0 else "fewer"
-
-
-def _work(calls: CallColumns) -> dict[str, Floats]:
-    """Prompt tokens and cached ones of each call."""
-    both = np.stack([calls.num_prompt_tokens, calls.num_cached_tokens], axis=1)
-    return dict(zip(calls.call_id, both, strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from traces import commands, synth
 from traces.exporters import EXPORTERS
 from traces.importers import FORMATS
 from traces.jsonl import TraceError
+from traces.output import drop_output
 
 _WORKLOAD = f"{synth.NAME}, or a file in any format that import knows"
 
@@ -22,8 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         exit_code: int = options.run(options)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        drop_output()
         return 0
     except (TraceError, OSError) as error:
         print(f"traces: {error}", file=sys.stderr)

@@ -122,9 +122,12 @@ class ChatStream:
         position = choice.num_sent_tokens
         first_shown = self._first_shown(choice)
         while position < last:
-            wanted = position + (self.options.interval if position > first_shown else first_shown + 1 - position)
             if position == 0:
                 wanted = 1
+            elif position <= first_shown:
+                wanted = first_shown + 1
+            else:
+                wanted = position + self.options.interval
             end = min(last, wanted)
             if end < wanted and not finished:
                 break
